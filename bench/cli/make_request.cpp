@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "bench/cli/flags.h"
+#include "common/core/error.h"
+#include "common/models/config.h"
+#include "common/sharding/unit_plan.h"
+
+namespace shardbench::cli {
+namespace {
+
+constexpr std::int64_t kDefaultBatch = 4;
+constexpr std::int64_t kDefaultSeq = 128;
+
+models::ModelConfig make_model(const Flags& flags) {
+  models::ModelConfig model = models::preset(flags.model);
+  model.layers = flags.layers.value_or(model.layers);
+  model.heads = flags.heads.value_or(model.heads);
+  model.hidden = flags.hidden.value_or(model.hidden);
+  model.vocab = flags.vocab.value_or(model.vocab);
+  model.context = flags.positions.value_or(model.context);
+  if (flags.untied) model.tied = false;
+  model.dropout = flags.dropout;
+  models::validate(model);
+  return model;
+}
+
+std::int64_t sequence_length(const Flags& flags, const models::ModelConfig& model) {
+  if (!flags.seq) return std::min(kDefaultSeq, model.context);
+  if (*flags.seq > model.context) {
+    throw UserError::format(
+        "--seq {}: {} takes sequences of at most {}; nearest: {} (or make the "
+        "model longer: --context {})",
+        *flags.seq, model.name, model.context, model.context, *flags.seq);
+  }
+  return *flags.seq;
+}
+
+std::string training_data(const Flags& flags, const std::string& executable) {
+  if (!flags.data.empty()) return flags.data;
+  const std::string corpus = default_corpus(executable);
+  if (!std::filesystem::exists(corpus)) {
+    throw UserError::format(
+        "the default training text is not at {}: run ./shardbench setup, or "
+        "give --data FILE, --data DIR or --data synthetic",
+        corpus);
+  }
+  return corpus;
+}
+
+}  // namespace
+
+std::string default_corpus(const std::string& executable) {
+  namespace fs = std::filesystem;
+  const char* folder = std::getenv("SHARDBENCH_DATA_DIR");
+  if (folder != nullptr && *folder != '\0') return (fs::path(folder) / "shakespeare.txt").string();
+  const fs::path root = fs::path(executable).parent_path().parent_path();
+  return (root / "data" / "shakespeare.txt").string();
+}
+
+bench::Request make_request(const Flags& flags, const train::Registry& registry,
+                            const std::string& executable) {
+  bench::Request request;
+  train::RunConfig& base = request.base;
+  base.model = make_model(flags);
+  base.seq = sequence_length(flags, base.model);
+  if (flags.batch && flags.global_batch) {
+    throw UserError("--batch and --global-batch are both given: leave one out");
+  }
+  base.batch = flags.batch.value_or(kDefaultBatch);
+  base.warmup = flags.warmup;
+  base.steps = flags.steps;
+  base.accumulation = flags.accumulation;
+  base.max_norm = flags.max_norm;
+  base.optimizer = flags.optimizer;
+  base.options = flags.options;
+  base.seed = flags.seed;
+  base.deterministic = flags.deterministic;
+  base.threads = flags.threads;
+  base.link = flags.link;
+  base.timeout_s = flags.timeout_s;
+  base.inject = flags.inject;
+  request.strategies = flags.strategies;
+  request.worlds = flags.worlds;
+  request.global_batch = flags.global_batch;
+  request.repetitions = flags.repetitions;
+
+  for (const std::string& strategy : request.strategies) registry.find(strategy);
+  sharding::plan_units(models::shape_of(base.model), base.options.units);
+  for (int world_size : request.worlds) {
+    bench::config_for(request, request.strategies.front(), world_size);
+  }
+  base.data = training_data(flags, executable);
+  return request;
+}
+
+}  // namespace shardbench::cli

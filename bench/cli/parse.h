@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardbench::cli {
+
+/// Values of flags. `flag` is the name that messages start with. All throw UserError in one line
+/// that says what is wrong and what would be right.
+
+/// A whole number in [min, max].
+std::int64_t parse_count(const std::string& flag, const std::string& text, std::int64_t min,
+                         std::int64_t max);
+/// Any unsigned 64-bit number.
+std::uint64_t parse_seed(const std::string& flag, const std::string& text);
+/// A finite decimal number in [min, max]; `above` leaves min itself out.
+double parse_real(const std::string& flag, const std::string& text, double min, double max,
+                  bool above = false);
+/// One of `choices`.
+std::string parse_choice(const std::string& flag, const std::string& text,
+                         const std::vector<std::string>& choices);
+/// Comma-separated items, at least one, none empty, none twice.
+std::vector<std::string> parse_list(const std::string& flag, const std::string& text);
+/// "key=value" with a non-empty key.
+std::pair<std::string, std::string> parse_pair(const std::string& flag, const std::string& text);
+
+}  // namespace shardbench::cli

@@ -1,0 +1,151 @@
+#include "bench/compare/document.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "bench/compare/screens.h"
+#include "common/core/build_info.h"
+#include "common/core/dtype.h"
+#include "common/core/machine_info.h"
+
+namespace shardbench::bench {
+namespace {
+
+using nlohmann::json;
+
+json environment() {
+  json env = json::object();
+  for (const char* name :
+       {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "OMP_PROC_BIND", "LD_PRELOAD",
+        "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "SHARDBENCH_DATA_DIR"}) {
+    if (const char* value = std::getenv(name)) env[name] = value;
+  }
+  return env;
+}
+
+json caches_json(const MachineInfo& machine) {
+  json caches = json::array();
+  for (const CacheInfo& cache : machine.caches) {
+    caches.push_back({{"type", cache.type},
+                      {"level", cache.level},
+                      {"size", cache.size},
+                      {"num_sharing", cache.num_sharing}});
+  }
+  return caches;
+}
+
+}  // namespace
+
+json context_json(const Request& request, const DocumentContext& context) {
+  const MachineInfo machine = machine_info();
+  const BuildInfo build = build_info();
+  const train::RunConfig& base = request.base;
+  json out = {{"date", machine.date},
+              {"host_name", machine.host_name},
+              {"executable", context.executable},
+              {"version", build.version},
+              {"git_sha", build.git_sha},
+              {"build_type", build.build_type},
+              {"compiler", build.compiler},
+              {"torch_version", context.torch_version},
+              {"cpu_model", machine.cpu_model},
+              {"num_cpus", machine.num_cpus},
+              {"mhz_per_cpu", machine.mhz_per_cpu},
+              {"caches", caches_json(machine)},
+              {"memory_bytes", machine.memory_bytes},
+              {"load_avg", machine.load_avg},
+              {"kernel", machine.kernel},
+              {"device", "cpu"},
+              {"backend", request.worlds == std::vector<int>{1} ? backend_of(1) : backend_of(2)},
+              {"world_size", request.worlds},
+              {"threads_per_rank", base.threads},
+              {"args", context.args},
+              {"env", environment()},
+              {"seed", base.seed},
+              {"deterministic", base.deterministic},
+              {"json_schema_version", 1}};
+  if (base.link) {
+    out["link"] = {{"latency_ns", base.link->latency.count()},
+                   {"bandwidth_bytes_per_s", base.link->bytes_per_second}};
+  }
+  for (const auto& [key, value] : context.extra) {
+    if (!out.contains(key)) out[key] = value;
+  }
+  return out;
+}
+
+json config_json(const Request& request, const sharding::ModelShape& model) {
+  const train::RunConfig& base = request.base;
+  const std::string fp32(name_of(DType::kFloat32));
+  const bool adamw = base.optimizer.kind == train::OptimizerKind::kAdamW;
+  json optimizer = {{"name", adamw ? "adamw" : "sgd"},
+                    {"lr", base.optimizer.lr},
+                    {"weight_decay", base.optimizer.weight_decay}};
+  if (adamw) {
+    optimizer["beta1"] = base.optimizer.beta1;
+    optimizer["beta2"] = base.optimizer.beta2;
+    optimizer["eps"] = base.optimizer.eps;
+  } else {
+    optimizer["momentum"] = base.optimizer.momentum;
+  }
+  json out = {
+      {"model",
+       {{"name", base.model.name},
+        {"params", model.parameter_count()},
+        {"layers", base.model.layers},
+        {"hidden", base.model.hidden},
+        {"heads", base.model.heads},
+        {"vocab", base.model.vocab},
+        {"context", base.model.context},
+        {"tied", base.model.tied},
+        {"dropout", base.model.dropout},
+        {"seq", base.seq}}},
+      {"accumulation", base.accumulation},
+      {"max_norm", base.max_norm},
+      {"optimizer", optimizer},
+      {"recipe",
+       {{"param_dtype", fp32},
+        {"gather_dtype", fp32},
+        {"reduce_dtype", fp32},
+        {"grad_dtype", fp32},
+        {"master_dtype", fp32},
+        {"state_dtype", fp32}}},
+      {"units", base.options.units.to_string()},
+      {"reshard_after_forward", to_string(base.options.reshard_after_forward)},
+      {"prefetch",
+       {{"forward", base.options.forward_prefetch}, {"backward", base.options.backward_prefetch}}},
+      {"bucket_bytes", static_cast<std::int64_t>(base.options.bucket_cap_mib * 1024 * 1024)},
+      {"data", base.data},
+      {"warmup", base.warmup},
+      {"steps", base.steps},
+      {"repetitions", request.repetitions},
+      {"timeout_s", base.timeout_s}};
+  if (request.global_batch) {
+    out["global_batch"] = *request.global_batch;
+  } else {
+    out["micro_batch"] = base.batch;
+  }
+  return out;
+}
+
+json document(const Comparison& comparison, const DocumentContext& context) {
+  json results = json::array();
+  for (const Block& block : comparison.blocks) {
+    const Row* baseline = baseline_row(comparison, block);
+    for (const Row& row : block.rows) {
+      json result = result_json(row, baseline, comparison.model);
+      if (row.right()) result["parity"]["parameter_rel_distance"] = block.reference_distance;
+      results.push_back(std::move(result));
+    }
+  }
+  return {{"schema_version", 1},
+          {"context", context_json(comparison.request, context)},
+          {"config", config_json(comparison.request, comparison.model)},
+          {"results", std::move(results)},
+          {"okay", exit_code(comparison) == 0}};
+}
+
+}  // namespace shardbench::bench

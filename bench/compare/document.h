@@ -1,0 +1,32 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/compare/compare.h"
+
+namespace shardbench::bench {
+
+/// What a result document says of the invocation beyond the request.
+struct DocumentContext {
+  std::vector<std::string> args;             ///< the command line, program name first
+  std::map<std::string, std::string> extra;  ///< --context k=v; may not replace our own keys
+  std::string executable;
+  std::string torch_version;
+};
+
+/// Machine, build, versions and how the job ran (schema 1). Environment variables that change
+/// results are listed by name under "env".
+nlohmann::json context_json(const Request& request, const DocumentContext& context);
+/// The work that all rows share.
+nlohmann::json config_json(const Request& request, const sharding::ModelShape& model);
+/// One row; absent = not measured. `baseline` may be null.
+nlohmann::json result_json(const Row& row, const Row* baseline, const sharding::ModelShape& model);
+
+/// schema_version, context, config, results, okay.
+nlohmann::json document(const Comparison& comparison, const DocumentContext& context);
+
+}  // namespace shardbench::bench

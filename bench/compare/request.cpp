@@ -1,0 +1,105 @@
+#include "bench/compare/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/core/error.h"
+#include "common/core/format.h"
+#include "common/sharding/unit_plan.h"
+
+namespace shardbench::bench {
+
+train::RunConfig config_for(const Request& request, const std::string& strategy, int world_size) {
+  train::RunConfig config = request.base;
+  config.strategy = strategy;
+  config.world_size = world_size;
+  if (!request.global_batch) return config;
+  const std::int64_t part = static_cast<std::int64_t>(world_size) * config.accumulation;
+  const std::int64_t whole = *request.global_batch;
+  if (whole < part || whole % part != 0) {
+    const std::int64_t below = whole / part * part;
+    const std::string nearest =
+        below == 0 ? std::to_string(part) : fmt::format("{} or {}", below, below + part);
+    throw UserError::format(
+        "--global-batch {}: not divisible by {} ({} ranks x {} micro-batches); nearest: {}", whole,
+        part, world_size, config.accumulation, nearest);
+  }
+  config.batch = whole / part;
+  return config;
+}
+
+int optimizer_moments(const train::OptimizerConfig& optimizer) {
+  if (optimizer.kind == train::OptimizerKind::kAdamW) return 2;
+  return optimizer.momentum > 0 ? 1 : 0;
+}
+
+sharding::FormulaInput formula_input(const train::RunConfig& config,
+                                     const sharding::ModelShape& model) {
+  sharding::FormulaInput input;
+  input.model = &model;
+  input.units = config.options.units;
+  input.world_size = config.world_size;
+  input.accumulation = config.accumulation;
+  using From = train::Reshard;
+  using To = sharding::FormulaInput::Reshard;
+  const From reshard = config.options.reshard_after_forward;
+  input.reshard_after_forward =
+      reshard == From::kTrue ? To::kTrue : (reshard == From::kFalse ? To::kFalse : To::kAuto);
+  input.bucket_cap_mib = config.options.bucket_cap_mib;
+  input.first_bucket_mib = config.options.first_bucket_mib;
+  input.optimizer_moments = optimizer_moments(config.optimizer);
+  return input;
+}
+
+std::int64_t tokens_per_step(const train::RunConfig& config) {
+  return config.batch * config.seq * config.accumulation * config.world_size;
+}
+
+std::string to_string(train::Reshard reshard) {
+  switch (reshard) {
+    case train::Reshard::kTrue:
+      return "true";
+    case train::Reshard::kFalse:
+      return "false";
+    case train::Reshard::kAuto:
+      return "auto";
+  }
+  return "?";
+}
+
+std::string backend_of(int world_size) { return world_size == 1 ? "local" : "shm"; }
+
+std::string context_line(const Request& request, const sharding::ModelShape& model,
+                         const std::vector<int>& worlds) {
+  SHARDBENCH_CHECK(!worlds.empty());
+  const train::RunConfig& base = request.base;
+  std::string batch = request.global_batch ? fmt::format("global batch {}", *request.global_batch)
+                                           : fmt::format("batch {}/rank", base.batch);
+  if (base.accumulation > 1) batch += fmt::format(" x {} micro-batches", base.accumulation);
+  const bool many = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w > 1; });
+  const bool one = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w == 1; });
+  std::string backend = many ? backend_of(2) : backend_of(1);
+  if (many && one) backend += " (W=1: local)";
+  return fmt::format("{}: {} params, W={}, {}, seq {}, fp32, units {}, {}, {}", base.model.name,
+                     format_count(model.parameter_count()), fmt::join(worlds, ","), batch, base.seq,
+                     base.options.units.to_string(), backend,
+                     base.link ? "link " + base.link->to_string() : std::string("no link"));
+}
+
+std::string oversized_unit(const train::RunConfig& config, const sharding::ModelShape& model) {
+  const auto all = static_cast<double>(model.parameter_count());
+  for (const sharding::UnitShape& unit : sharding::plan_units(model, config.options.units)) {
+    std::int64_t elements = 0;
+    for (int p : unit.parameters) {
+      elements += model.parameters[static_cast<std::size_t>(p)].numel();
+    }
+    const double share = static_cast<double>(elements) / all;
+    if (share > 0.5) {
+      return fmt::format("unit '{}' holds {:.0f} % of the weights", unit.name, share * 100);
+    }
+  }
+  return {};
+}
+
+}  // namespace shardbench::bench

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/sharding/formulas.h"
+#include "common/train/config.h"
+
+namespace shardbench::bench {
+
+/// What one invocation compares: strategies x world sizes on the same work.
+struct Request {
+  train::RunConfig base;  ///< strategy and world_size are filled in per row
+  std::vector<std::string> strategies;
+  std::vector<int> worlds;
+  std::optional<std::int64_t> global_batch;  ///< sequences per step over all ranks; sets batch
+  int repetitions = 1;
+};
+
+/// The job of one row. Throws UserError when the global batch does not divide, naming the nearest
+/// that does.
+train::RunConfig config_for(const Request& request, const std::string& strategy, int world_size);
+
+/// What the closed forms read of a job. `model` must outlive the result.
+sharding::FormulaInput formula_input(const train::RunConfig& config,
+                                     const sharding::ModelShape& model);
+
+/// Copies of the parameters that the optimizer keeps: AdamW 2, SGD with momentum 1, without 0.
+int optimizer_moments(const train::OptimizerConfig& optimizer);
+
+/// Tokens of one optimizer step over all ranks.
+std::int64_t tokens_per_step(const train::RunConfig& config);
+
+/// "true", "false" or "auto".
+std::string to_string(train::Reshard reshard);
+
+/// "shm", or "local" for one rank.
+std::string backend_of(int world_size);
+
+/// The line above every table: model, parameters, W, batch, sequence, dtype, units, backend, link.
+/// `worlds` are those the table shows.
+std::string context_line(const Request& request, const sharding::ModelShape& model,
+                         const std::vector<int>& worlds);
+
+/// Names a unit that holds more than half of the weights, with its share: sharding then saves
+/// little, since a unit is whole while it is used. Empty when there is none.
+std::string oversized_unit(const train::RunConfig& config, const sharding::ModelShape& model);
+
+}  // namespace shardbench::bench

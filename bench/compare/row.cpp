@@ -1,0 +1,242 @@
+#include "bench/compare/row.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "bench/compare/request.h"
+#include "bench/compare/traffic.h"
+#include "common/core/error.h"
+
+namespace shardbench::bench {
+namespace {
+
+using Field = std::int64_t train::StepRecord::*;
+
+Spread over_ranks(const std::vector<RankFigures>& ranks,
+                  const std::function<double(const RankFigures&)>& figure) {
+  std::vector<double> values;
+  values.reserve(ranks.size());
+  for (const RankFigures& rank : ranks) values.push_back(figure(rank));
+  return spread_of(values);
+}
+
+/// Measured steps (warm-up left out) of one rank over all repetitions.
+std::vector<const train::StepRecord*> measured_steps(const std::vector<train::StrategyRun>& runs,
+                                                     std::size_t rank) {
+  std::vector<const train::StepRecord*> steps;
+  for (const train::StrategyRun& run : runs) {
+    const std::vector<train::StepRecord>& all = run.ranks[rank].steps;
+    for (auto i = static_cast<std::size_t>(run.config.warmup); i < all.size(); ++i) {
+      steps.push_back(&all[i]);
+    }
+  }
+  return steps;
+}
+
+double median_over(const std::vector<const train::StepRecord*>& steps, Field field) {
+  std::vector<double> values;
+  values.reserve(steps.size());
+  for (const train::StepRecord* step : steps) {
+    values.push_back(static_cast<double>(step->*field));
+  }
+  return median_of(std::move(values));
+}
+
+/// A run that ended must hold every step of every rank.
+void check_complete(const train::StrategyRun& run) {
+  SHARDBENCH_CHECK_EQ(run.ranks.size(), static_cast<std::size_t>(run.config.world_size));
+  for (const train::RankResult& rank : run.ranks) {
+    SHARDBENCH_CHECK_EQ(rank.steps.size(),
+                        static_cast<std::size_t>(run.config.warmup + run.config.steps));
+  }
+}
+
+/// Of each measured step the slowest rank, and that rank's phases.
+void set_times(Row& row, const std::vector<train::StrategyRun>& runs) {
+  std::vector<std::vector<const train::StepRecord*>> by_rank;
+  for (std::size_t r = 0; r < row.ranks.size(); ++r) by_rank.push_back(measured_steps(runs, r));
+  std::vector<const train::StepRecord*> slowest = by_rank.front();
+  for (const auto& steps : by_rank) {
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (steps[i]->step_ns > slowest[i]->step_ns) slowest[i] = steps[i];
+    }
+  }
+  std::vector<std::int64_t> times;
+  for (const train::StepRecord* step : slowest) times.push_back(step->step_ns);
+  row.step = summarize(std::move(times));
+  row.forward_ns = median_over(slowest, &train::StepRecord::forward_ns);
+  row.backward_ns = median_over(slowest, &train::StepRecord::backward_ns);
+  row.optimizer_ns = median_over(slowest, &train::StepRecord::optimizer_ns);
+  row.tokens_per_s = tokens_per_second(tokens_per_step(row.config), row.step.median);
+
+  for (std::size_t r = 0; r < row.ranks.size(); ++r) {
+    RankFigures& rank = row.ranks[r];
+    rank.comm_ns = median_over(by_rank[r], &train::StepRecord::comm_ns);
+    rank.exposed_ns = median_over(by_rank[r], &train::StepRecord::exposed_ns);
+    rank.peer_wait_ns = median_over(by_rank[r], &train::StepRecord::peer_wait_ns);
+    rank.overlap_ns = std::max(0.0, rank.comm_ns - rank.exposed_ns);
+  }
+}
+
+RankFigures figures_of(const train::RankResult& result, const std::vector<TrafficRow>& traffic) {
+  RankFigures rank;
+  rank.rank = result.rank;
+  rank.pid = result.pid;
+  rank.memory = result.memory;
+  rank.persistent_bytes = memory::persistent(result.memory.between_steps);
+  for (const TrafficRow& entry : traffic) {
+    if (entry.rank != result.rank || entry.phase == Phase::kMetrics) continue;
+    rank.sent_bytes += entry.algo_bytes;
+    rank.formula_sent_bytes += entry.formula_bytes.value_or(0);
+    if (entry.kind != comm::CollectiveKind::kBarrier) rank.calls += entry.calls;
+  }
+  return rank;
+}
+
+/// Everything but the verdict, from runs that all ended.
+Row measure(const std::vector<train::StrategyRun>& runs, sharding::FormulaKind formula,
+            const sharding::ModelShape& model) {
+  for (const train::StrategyRun& run : runs) check_complete(run);
+  const train::StrategyRun& last = runs.back();
+  const train::RankResult& first_rank = runs.front().ranks.front();
+  Row row;
+  row.config = last.config;
+  row.formula = formula;
+  row.repetitions = static_cast<int>(runs.size());
+  const sharding::FormulaInput input = formula_input(row.config, model);
+  row.traffic = traffic_rows(last.ranks, formula, input);
+  row.kind_times = kind_times(last.ranks);
+  row.traffic_error = first_disagreement(row.traffic);
+  for (const train::RankResult& result : last.ranks) {
+    row.ranks.push_back(figures_of(result, row.traffic));
+    row.ranks.back().formula = sharding::formula_memory(formula, input, result.rank);
+  }
+  for (const train::StrategyRun& run : runs) {
+    for (const train::RankResult& rank : run.ranks) {
+      if (row.traffic_error.empty() && !rank.traffic_steady) {
+        row.traffic_error =
+            fmt::format("rank {}: measured steps sent different amounts", rank.rank);
+      }
+    }
+  }
+  for (const train::StepRecord& step : first_rank.steps) {
+    row.losses.push_back(step.loss);
+    row.gradient_norms.push_back(step.gradient_norm);
+  }
+  row.evaluation_losses = first_rank.evaluation_losses;
+  row.evaluation_steps = first_rank.evaluation_steps;
+  row.unused_parameters = first_rank.unused_parameters;
+  set_times(row, runs);
+  return row;
+}
+
+}  // namespace
+
+Spread Row::persistent() const {
+  return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.persistent_bytes); });
+}
+Spread Row::peak() const {
+  return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.memory.peak); });
+}
+Spread Row::sent() const {
+  return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.sent_bytes); });
+}
+Spread Row::exposed() const {
+  return over_ranks(ranks, [](const auto& r) { return r.exposed_ns; });
+}
+Spread Row::comm() const {
+  return over_ranks(ranks, [](const auto& r) { return r.comm_ns; });
+}
+Spread Row::overlap() const {
+  return over_ranks(ranks, [](const auto& r) { return r.overlap_ns; });
+}
+
+const RankFigures& Row::peak_rank() const {
+  SHARDBENCH_CHECK(measured());
+  return *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.memory.peak < b.memory.peak;
+  });
+}
+
+std::string describe(const comm::AbortRecord& failure) {
+  const char* what = "";
+  switch (failure.reason) {
+    case comm::AbortRecord::Reason::kThrew:
+      what = "failed";
+      break;
+    case comm::AbortRecord::Reason::kLost:
+      what = "was lost";
+      break;
+    case comm::AbortRecord::Reason::kTimeout:
+      what = "timed out";
+      break;
+    case comm::AbortRecord::Reason::kRequested:
+      what = "was stopped";
+      break;
+  }
+  std::string text = failure.rank < 0 ? fmt::format("the job {}", what)
+                                      : fmt::format("rank {} {}", failure.rank, what);
+  text += fmt::format(" in {}", name_of(failure.phase));
+  if (!failure.unit.empty()) text += fmt::format(", unit {}", failure.unit);
+  if (!failure.collective.empty()) text += fmt::format(", {}", failure.collective);
+  if (failure.sequence >= 0) text += fmt::format(" (call {})", failure.sequence);
+  if (!failure.message.empty()) text += ": " + failure.message;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+Row failed_row(const train::RunConfig& config, sharding::FormulaKind formula,
+               const std::optional<comm::AbortRecord>& failure, int signal,
+               const std::string& reason) {
+  Row row;
+  row.config = config;
+  row.formula = formula;
+  row.state = Row::State::kFailed;
+  row.failure = failure;
+  row.signal = signal;
+  row.reason = reason;
+  if (failure) row.reason += (reason.empty() ? "" : ": ") + describe(*failure);
+  if (signal != 0) row.reason = fmt::format("stopped by signal {}", signal);
+  return row;
+}
+
+Row make_row(const std::vector<train::StrategyRun>& runs,
+             const std::vector<train::Parity>& verdicts, const train::ReferenceResult& reference,
+             sharding::FormulaKind formula, const sharding::ModelShape& model) {
+  SHARDBENCH_CHECK(!runs.empty());
+  const train::StrategyRun& last = runs.back();
+  if (last.failure || last.signal != 0) {
+    return failed_row(last.config, formula, last.failure, last.signal, "");
+  }
+  SHARDBENCH_CHECK_EQ(runs.size(), verdicts.size());
+  Row row = measure(runs, formula, model);
+  row.judged = true;
+  row.gradient_max_rel_diff = reference.gradient_max_rel_diff;
+  const auto wrong = std::find_if(verdicts.begin(), verdicts.end(),
+                                  [](const train::Parity& verdict) { return !verdict.ok; });
+  row.parity = wrong == verdicts.end() ? verdicts.back() : *wrong;
+  if (wrong != verdicts.end()) {
+    row.state = Row::State::kWrong;
+    row.reason = wrong->detail;
+  } else if (!reference.gradients_close) {
+    row.state = Row::State::kWrong;
+    row.parity.ok = false;
+    row.parity.first_tensor = reference.gradient_worst_tensor;
+    row.reason = fmt::format(
+        "step-1 gradients differ from the whole batch at once by {:.2g} (norm by {:.2g})",
+        reference.gradient_max_rel_diff, reference.norm_rel_diff);
+  }
+  return row;
+}
+
+Row measured_row(const train::StrategyRun& run, sharding::FormulaKind formula,
+                 const sharding::ModelShape& model) {
+  if (run.failure || run.signal != 0) {
+    return failed_row(run.config, formula, run.failure, run.signal, "");
+  }
+  return measure({run}, formula, model);
+}
+
+}  // namespace shardbench::bench

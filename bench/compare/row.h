@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/compare/statistics.h"
+#include "common/sharding/formulas.h"
+#include "common/train/registry.h"
+#include "common/train/result.h"
+
+namespace shardbench::bench {
+
+/// Counted traffic of one (rank, phase, kind) of one step, with the closed form beside it.
+struct TrafficRow {
+  int rank = 0;
+  Phase phase = Phase::kInit;
+  comm::CollectiveKind kind = comm::CollectiveKind::kBarrier;
+  std::int64_t calls = 0;
+  std::int64_t payload_bytes = 0;
+  std::int64_t algo_bytes = 0;
+  comm::WireBytes wire;                       ///< -1: the backend counts nothing
+  std::optional<std::int64_t> formula_bytes;  ///< absent for `metrics`
+  std::int64_t formula_calls = 0;
+
+  bool wire_counted() const { return wire.sent >= 0; }
+  /// Counted by definition, counted where bytes move, and calculated: all the same.
+  bool agrees() const {
+    return !formula_bytes ||
+           (algo_bytes == *formula_bytes && (!wire_counted() || wire.sent == algo_bytes));
+  }
+};
+
+/// Figures of one rank. Times are medians over the measured steps of all repetitions.
+struct RankFigures {
+  int rank = 0;
+  std::int64_t pid = 0;
+  train::MemoryReport memory;
+  sharding::FormulaMemory formula;
+  std::int64_t persistent_bytes = 0;  ///< booked between steps, padding included
+  std::int64_t sent_bytes = 0;        ///< algo bytes of one step, `metrics` left out
+  std::int64_t formula_sent_bytes = 0;
+  std::int64_t calls = 0;  ///< of one step, `metrics` and barriers left out
+  double comm_ns = 0;
+  double exposed_ns = 0;
+  double overlap_ns = 0;  ///< communication that compute hides
+  double peer_wait_ns = 0;
+};
+
+/// Time from issue to completion of the calls of one (phase, kind), mean over ranks.
+struct KindTime {
+  Phase phase = Phase::kInit;
+  comm::CollectiveKind kind = comm::CollectiveKind::kBarrier;
+  double ns = 0;
+};
+
+/// One strategy at one world size.
+struct Row {
+  enum class State { kRight, kWrong, kFailed };
+
+  train::RunConfig config;
+  sharding::FormulaKind formula = sharding::FormulaKind::kSingle;
+  State state = State::kRight;
+  std::string reason;  ///< one line, when wrong or failed
+  std::optional<comm::AbortRecord> failure;
+  int signal = 0;
+  int repetitions = 0;  ///< that ended
+
+  bool judged = false;  ///< parity was established
+  train::Parity parity;
+  double gradient_max_rel_diff = 0;  ///< whole batch at once against reference A, step 1
+  std::vector<double> losses;        ///< every step, warm-up included
+  std::vector<double> gradient_norms;
+  std::vector<double> evaluation_losses;
+  std::vector<int> evaluation_steps;
+  std::vector<std::string> unused_parameters;
+
+  // Times: slowest rank of each measured step. Valid when there was one.
+  Summary step;
+  double forward_ns = 0;
+  double backward_ns = 0;
+  double optimizer_ns = 0;
+  double tokens_per_s = 0;
+
+  std::vector<RankFigures> ranks;  ///< of the last repetition; times of all
+  std::vector<TrafficRow> traffic;
+  std::vector<KindTime> kind_times;
+  std::string traffic_error;  ///< counted and calculated bytes differ: where; else empty
+
+  const std::string& strategy() const { return config.strategy; }
+  bool right() const { return state == State::kRight; }
+  /// Figures of the ranks exist (also for a wrong row, whose times are not shown).
+  bool measured() const { return !ranks.empty(); }
+  bool sharded() const {
+    return formula == sharding::FormulaKind::kZero3 || formula == sharding::FormulaKind::kFsdp;
+  }
+
+  Spread persistent() const;
+  Spread peak() const;
+  Spread sent() const;
+  Spread exposed() const;
+  Spread comm() const;
+  Spread overlap() const;
+  /// The rank with the largest peak. Requires measured().
+  const RankFigures& peak_rank() const;
+};
+
+/// What a failure says to people: "rank 1 lost in backward, unit h.3, reduce_scatter: ...".
+std::string describe(const comm::AbortRecord& failure);
+
+/// The row of one strategy from its repetitions, at least one, each with its verdict. Only the last
+/// may have failed: the row has then failed. Sets state and reason. Throws InvariantError for a run
+/// that lacks ranks or steps.
+Row make_row(const std::vector<train::StrategyRun>& runs,
+             const std::vector<train::Parity>& verdicts, const train::ReferenceResult& reference,
+             sharding::FormulaKind formula, const sharding::ModelShape& model);
+
+/// A row that never ran, with why.
+Row failed_row(const train::RunConfig& config, sharding::FormulaKind formula,
+               const std::optional<comm::AbortRecord>& failure, int signal,
+               const std::string& reason);
+
+/// Figures of a single run without references (`run`): parity is left out.
+Row measured_row(const train::StrategyRun& run, sharding::FormulaKind formula,
+                 const sharding::ModelShape& model);
+
+}  // namespace shardbench::bench

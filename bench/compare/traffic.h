@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/compare/row.h"
+
+namespace shardbench::bench {
+
+/// Counted traffic of all ranks beside the closed forms, ordered by rank, phase, kind. An entry
+/// that only one side has stands with zeros on the other.
+std::vector<TrafficRow> traffic_rows(const std::vector<train::RankResult>& ranks,
+                                     sharding::FormulaKind kind,
+                                     const sharding::FormulaInput& input);
+
+/// First entry in which algo, wire and formula bytes are not the same, as one line; "" if all are.
+std::string first_disagreement(const std::vector<TrafficRow>& rows);
+
+/// Mean over ranks of the time from issue to completion, per (phase, kind) of the last step.
+std::vector<KindTime> kind_times(const std::vector<train::RankResult>& ranks);
+
+}  // namespace shardbench::bench

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "common/comm/link.h"
+#include "common/comm/link_schedule.h"
+#include "common/core/error.h"
+
+namespace shardbench::comm {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+constexpr std::array<Unit, 6> kRates = {{{"Gbit", 1e9 / 8},
+                                         {"Mbit", 1e6 / 8},
+                                         {"kbit", 1e3 / 8},
+                                         {"GB/s", 1e9},
+                                         {"MB/s", 1e6},
+                                         {"KB/s", 1e3}}};
+constexpr std::array<Unit, 4> kTimes = {{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw UserError::format(
+      "link '{}': give RATE,LATENCY such as 25Gbit,20us: RATE in kbit Mbit Gbit (per second) or "
+      "KB/s MB/s GB/s, LATENCY in ns us ms s",
+      text);
+}
+
+/// "25Gbit" -> 25 x factor; refuses other units, signs, and anything that is no finite number.
+template <std::size_t kCount>
+double parse_quantity(std::string_view quantity, const std::array<Unit, kCount>& units,
+                      const std::string& text) {
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(quantity.data(), quantity.data() + quantity.size(), value);
+  if (error != std::errc{} || !std::isfinite(value) || value < 0) refuse(text);
+  const std::string_view unit = quantity.substr(static_cast<std::size_t>(end - quantity.data()));
+  for (const Unit& candidate : units) {
+    if (unit == candidate.name) return value * candidate.factor;
+  }
+  refuse(text);
+}
+
+int ceil_log2(int n) { return n <= 1 ? 0 : static_cast<int>(std::bit_width(unsigned(n - 1))); }
+
+}  // namespace
+
+LinkModel LinkModel::parse(const std::string& text) {
+  const std::string_view view = text;
+  const std::size_t comma = view.find(',');
+  if (comma == std::string_view::npos) refuse(text);
+  LinkModel link;
+  link.bytes_per_second = parse_quantity(view.substr(0, comma), kRates, text);
+  const double latency = parse_quantity(view.substr(comma + 1), kTimes, text);
+  if (link.bytes_per_second <= 0 || latency > 3600e9) refuse(text);
+  link.latency = std::chrono::nanoseconds(std::llround(latency));
+  return link;
+}
+
+std::string LinkModel::to_string() const {
+  const double bits = bytes_per_second * 8;
+  const std::string rate = bits >= 1e9   ? fmt::format("{:.6g}Gbit", bits / 1e9)
+                           : bits >= 1e6 ? fmt::format("{:.6g}Mbit", bits / 1e6)
+                                         : fmt::format("{:.6g}kbit", bits / 1e3);
+  const std::int64_t ns = latency.count();
+  const std::string delay = ns % 1'000'000'000 == 0 && ns != 0
+                                ? fmt::format("{}s", ns / 1'000'000'000)
+                            : ns % 1'000'000 == 0 && ns != 0 ? fmt::format("{}ms", ns / 1'000'000)
+                            : ns % 1'000 == 0                ? fmt::format("{}us", ns / 1'000)
+                                                             : fmt::format("{}ns", ns);
+  return rate + "," + delay;
+}
+
+int rounds_of(CollectiveKind kind, int world_size) {
+  switch (kind) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      return world_size - 1;
+    case CollectiveKind::kAllReduce:
+      return 2 * (world_size - 1);
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+      return ceil_log2(world_size);
+    case CollectiveKind::kBarrier:
+      return 2 * ceil_log2(world_size);
+  }
+  return 0;
+}
+
+AlgoBytes algo_bytes(CollectiveKind kind, int world_size, int rank, int root,
+                     std::int64_t payload_bytes, std::int64_t part_bytes) {
+  const std::int64_t peers = world_size - 1;
+  const bool is_root = rank == root;
+  switch (kind) {
+    case CollectiveKind::kAllGather:
+      return {peers * part_bytes, payload_bytes - part_bytes};
+    case CollectiveKind::kReduceScatter:
+      return {payload_bytes - part_bytes, peers * part_bytes};
+    case CollectiveKind::kAllReduce: {
+      // Reduce-scatter of the slices, then all-gather of the results.
+      const std::int64_t both = payload_bytes - part_bytes + peers * part_bytes;
+      return {both, both};
+    }
+    case CollectiveKind::kBroadcast:
+      return is_root ? AlgoBytes{peers * payload_bytes, 0} : AlgoBytes{0, payload_bytes};
+    case CollectiveKind::kReduce:
+      return is_root ? AlgoBytes{0, peers * payload_bytes} : AlgoBytes{payload_bytes, 0};
+    case CollectiveKind::kBarrier:
+      return {};
+  }
+  return {};
+}
+
+PortUse schedule(const LinkModel& link, int rounds, AlgoBytes bytes,
+                 std::chrono::steady_clock::time_point last_arrival,
+                 std::chrono::steady_clock::time_point port_free) {
+  const auto start = std::max(last_arrival, port_free);
+  const double seconds =
+      static_cast<double>(std::max(bytes.sent, bytes.received)) / link.bytes_per_second;
+  const auto transfer = std::chrono::nanoseconds(std::llround(seconds * 1e9));
+  return {start, start + rounds * link.latency + transfer};
+}
+
+}  // namespace shardbench::comm

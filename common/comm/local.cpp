@@ -1,0 +1,146 @@
+#include <cstdlib>
+#include <new>
+
+#include "common/comm/reduce.h"
+#include "common/comm/segments.h"
+#include "common/comm/shm.h"
+#include "common/core/error.h"
+#include "common/memory/tracker.h"
+
+namespace shardbench::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using sharding::ShardLayout;
+
+/// A call that was complete when it was issued.
+class DoneCall : public Work::State {
+ public:
+  DoneCall(Clock::time_point issued, Clock::time_point completed) : issued_(issued) {
+    timing_.move_ns = std::chrono::nanoseconds(completed - issued).count();
+    timing_.completed_ns = std::chrono::nanoseconds(completed.time_since_epoch()).count();
+  }
+  void wait(Deadline) override {}
+  void wait_released(Deadline) override {}
+  bool done() override { return true; }
+  void wait_arrived(Deadline) override {}
+  bool arrived() override { return true; }
+  Clock::time_point last_arrival() const override { return issued_; }
+  void poll() override {}
+  WorkTiming timing() const override { return timing_; }
+
+ private:
+  Clock::time_point issued_;
+  WorkTiming timing_;
+};
+
+/// Plain memory, booked like any other symmetric memory.
+class LocalMemory : public SymmetricMemory::Owner {
+ public:
+  LocalMemory(std::size_t bytes, memory::Category category) : bytes_(bytes), category_(category) {
+    memory::tracker().add(category_, static_cast<std::int64_t>(bytes_));
+  }
+  void release(void* data) override {
+    std::free(data);
+    memory::tracker().remove(category_, static_cast<std::int64_t>(bytes_));
+  }
+
+ private:
+  std::size_t bytes_;
+  memory::Category category_;
+};
+
+class LocalCommunicator : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  std::string_view backend() const override { return "local"; }
+
+  Work all_gather(const ShardLayout& layout, ConstBuffer shard, Buffer full, CallTag) override {
+    return spread(layout, 0, shard, full);
+  }
+  Work broadcast(const ShardLayout& layout, int root, ConstBuffer shard, Buffer full,
+                 CallTag) override {
+    return spread(layout, root, shard, full);
+  }
+  Work reduce_scatter(const ShardLayout& layout, ConstBuffer full, Buffer shard, ReduceOp op,
+                      bool accumulate, CallTag) override {
+    return collect(layout, 0, full, shard, op, accumulate);
+  }
+  Work reduce(const ShardLayout& layout, int root, ConstBuffer full, Buffer shard, ReduceOp op,
+              bool accumulate, CallTag) override {
+    return collect(layout, root, full, shard, op, accumulate);
+  }
+  Work all_reduce(Buffer data, ReduceOp op, CallTag) override {
+    check_alive();
+    check_reducible(data.dtype, op);
+    return done_since(Clock::now());  // the sum over one rank is its own value
+  }
+  Work barrier(CallTag) override {
+    check_alive();
+    return done_since(Clock::now());
+  }
+
+  SymmetricMemory symmetric_empty(std::size_t bytes) override {
+    const std::size_t rounded = (bytes + 63) / 64 * 64;
+    void* data = std::aligned_alloc(64, rounded == 0 ? 64 : rounded);
+    if (data == nullptr) throw std::bad_alloc();
+    return {std::make_shared<LocalMemory>(bytes, memory::current_category()), data, bytes};
+  }
+
+  void abort(std::string_view message) override {
+    if (abort_message_.empty()) abort_message_ = message.empty() ? "aborted" : message;
+  }
+  void quiesce() override { check_alive(); }
+
+ private:
+  void check_alive() const {
+    if (!abort_message_.empty()) throw JobAborted(abort_message_);
+  }
+
+  void check(const ShardLayout& layout, int root, const ConstBuffer& shard,
+             const ConstBuffer& full) const {
+    check_alive();
+    SHARDBENCH_CHECK_EQ(layout.world_size(), 1);
+    SHARDBENCH_CHECK_EQ(root, 0);
+    SHARDBENCH_CHECK(shard.dtype == full.dtype, "shard is {}, full buffer {}", name_of(shard.dtype),
+                     name_of(full.dtype));
+    SHARDBENCH_CHECK_GE(shard.count, layout.shard_extent(0));
+    SHARDBENCH_CHECK_GE(full.count, layout.full_extent());
+  }
+
+  static Work done_since(Clock::time_point issued) {
+    return Work(std::make_shared<DoneCall>(issued, Clock::now()));
+  }
+
+  Work spread(const ShardLayout& layout, int root, ConstBuffer shard, Buffer full) const {
+    check(layout, root, shard, full);
+    const auto issued = Clock::now();
+    spread_segments(layout.segments(0), size_of(full.dtype),
+                    static_cast<const std::byte*>(shard.data), static_cast<std::byte*>(full.data));
+    return done_since(issued);
+  }
+
+  Work collect(const ShardLayout& layout, int root, ConstBuffer full, Buffer shard, ReduceOp op,
+               bool accumulate) const {
+    check(layout, root, shard, full);
+    check_reducible(full.dtype, op);
+    const auto issued = Clock::now();
+    const auto element = static_cast<std::int64_t>(size_of(full.dtype));
+    for (const sharding::Segment& segment : layout.segments(0)) {
+      const void* const source =
+          static_cast<const std::byte*>(full.data) + segment.full_offset * element;
+      void* const target = static_cast<std::byte*>(shard.data) + segment.shard_offset * element;
+      reduce_elements(full.dtype, op, {&source, 1}, {&target, 1}, segment.count, accumulate);
+    }
+    return done_since(issued);
+  }
+
+  std::string abort_message_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_local() { return std::make_unique<LocalCommunicator>(); }
+
+}  // namespace shardbench::comm

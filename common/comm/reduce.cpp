@@ -1,0 +1,191 @@
+#include "common/comm/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/comm/half.h"
+#include "common/core/error.h"
+
+// One binary for every CPU: each kernel is compiled three times and chosen when it is loaded.
+// Without fused multiply-add (-ffp-contract=off) all three give the same bits. The sanitizers'
+// start-up code cannot run such choices.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define SHARDBENCH_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define SHARDBENCH_CLONES
+#endif
+
+namespace shardbench::comm {
+namespace {
+
+constexpr std::int64_t kBlock = 1024;  // elements: accumulator and one source stay in L1
+
+/// How one dtype is stored and what it is added up in.
+struct Float64 {
+  using Stored = double;
+  using Sum = double;
+  [[gnu::always_inline]] static double load(double value) { return value; }
+  [[gnu::always_inline]] static double store(double value) { return value; }
+};
+struct Float32 {
+  using Stored = float;
+  using Sum = float;
+  [[gnu::always_inline]] static float load(float value) { return value; }
+  [[gnu::always_inline]] static float store(float value) { return value; }
+};
+struct Int64 {
+  using Stored = std::int64_t;
+  using Sum = std::int64_t;
+  [[gnu::always_inline]] static std::int64_t load(std::int64_t value) { return value; }
+  [[gnu::always_inline]] static std::int64_t store(std::int64_t value) { return value; }
+};
+struct Brain {
+  using Stored = BFloat16;
+  using Sum = float;
+  [[gnu::always_inline]] static float load(BFloat16 value) { return widen(value); }
+  [[gnu::always_inline]] static BFloat16 store(float value) { return narrow_bfloat16(value); }
+};
+struct Half {
+  using Stored = Float16;
+  using Sum = float;
+  [[gnu::always_inline]] static float load(Float16 value) { return widen(value); }
+  [[gnu::always_inline]] static Float16 store(float value) { return narrow_float16(value); }
+};
+
+template <bool kMaximum, typename Sum>
+[[gnu::always_inline]] inline Sum combine(Sum a, Sum b) {
+  if constexpr (!kMaximum) {
+    return a + b;
+  } else {
+    // A NaN on either side stays: b is taken when it is one, and never replaces one.
+    return (static_cast<int>(b > a) | static_cast<int>(b != b)) != 0 ? b : a;
+  }
+}
+
+template <typename Type>
+using Stored = typename Type::Stored;
+template <typename Type>
+using Sum = typename Type::Sum;
+
+/// Reduces `n` <= kBlock elements at offset `at` of every source into `sum`.
+template <typename Type, bool kMaximum>
+[[gnu::always_inline]] inline void reduce_block(std::span<const void* const> sources,
+                                                std::int64_t at, std::int64_t n,
+                                                Sum<Type>* __restrict sum) {
+  const auto* first = static_cast<const Stored<Type>*>(sources[0]) + at;
+  if (sources.size() == 1) {
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = Type::load(first[i]);
+    return;
+  }
+  const auto* second = static_cast<const Stored<Type>*>(sources[1]) + at;
+  for (std::int64_t i = 0; i < n; ++i) {
+    sum[i] = combine<kMaximum>(Type::load(first[i]), Type::load(second[i]));
+  }
+  for (std::size_t s = 2; s < sources.size(); ++s) {
+    const auto* source = static_cast<const Stored<Type>*>(sources[s]) + at;
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = combine<kMaximum>(sum[i], Type::load(source[i]));
+  }
+}
+
+template <typename Type, bool kMaximum>
+[[gnu::always_inline]] inline void reduce_all(std::span<const void* const> sources,
+                                              std::span<void* const> destinations,
+                                              std::int64_t count, Sum<Type> scale,
+                                              bool accumulate) {
+  alignas(64) Sum<Type> sum[kBlock];
+  alignas(64) Stored<Type> result[kBlock];
+  for (std::int64_t at = 0; at < count; at += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - at);
+    reduce_block<Type, kMaximum>(sources, at, n, sum);
+    if (scale != Sum<Type>{1}) {
+      for (std::int64_t i = 0; i < n; ++i) sum[i] *= scale;
+    }
+    if (accumulate) {
+      for (void* destination : destinations) {
+        auto* out = static_cast<Stored<Type>*>(destination) + at;
+        for (std::int64_t i = 0; i < n; ++i) out[i] = Type::store(Type::load(out[i]) + sum[i]);
+      }
+      continue;
+    }
+    for (std::int64_t i = 0; i < n; ++i) result[i] = Type::store(sum[i]);
+    for (void* destination : destinations) {
+      std::memcpy(static_cast<Stored<Type>*>(destination) + at, result,
+                  static_cast<std::size_t>(n) * sizeof(Stored<Type>));
+    }
+  }
+}
+
+using Sources = std::span<const void* const>;
+using Destinations = std::span<void* const>;
+
+#define SHARDBENCH_KERNEL(name, Type, maximum)                                                \
+  SHARDBENCH_CLONES void name(Sources sources, Destinations destinations, std::int64_t count, \
+                              Sum<Type> scale, bool accumulate) {                             \
+    reduce_all<Type, maximum>(sources, destinations, count, scale, accumulate);               \
+  }
+SHARDBENCH_KERNEL(sum_fp64, Float64, false)
+SHARDBENCH_KERNEL(max_fp64, Float64, true)
+SHARDBENCH_KERNEL(sum_fp32, Float32, false)
+SHARDBENCH_KERNEL(max_fp32, Float32, true)
+SHARDBENCH_KERNEL(sum_bf16, Brain, false)
+SHARDBENCH_KERNEL(max_bf16, Brain, true)
+SHARDBENCH_KERNEL(sum_fp16, Half, false)
+SHARDBENCH_KERNEL(max_fp16, Half, true)
+SHARDBENCH_KERNEL(sum_int64, Int64, false)
+SHARDBENCH_KERNEL(max_int64, Int64, true)
+#undef SHARDBENCH_KERNEL
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return "sum";
+    case ReduceOp::kAverage:
+      return "average";
+    case ReduceOp::kMax:
+      return "max";
+  }
+  return "?";
+}
+
+}  // namespace
+
+void check_reducible(DType dtype, ReduceOp op) {
+  const bool refused =
+      dtype == DType::kUInt8 || (dtype == DType::kInt64 && op == ReduceOp::kAverage);
+  if (refused) {
+    throw UserError::format("{} of {} elements is not defined: reduce fp64, fp32, bf16, fp16{}",
+                            name_of(op), shardbench::name_of(dtype),
+                            op == ReduceOp::kAverage ? "" : " or int64");
+  }
+}
+
+void reduce_elements(DType dtype, ReduceOp op, Sources sources, Destinations destinations,
+                     std::int64_t count, bool accumulate) {
+  check_reducible(dtype, op);
+  if (count == 0 || destinations.empty()) return;
+  SHARDBENCH_CHECK(!sources.empty());
+  const bool maximum = op == ReduceOp::kMax;
+  const double factor = op == ReduceOp::kAverage ? 1.0 / static_cast<double>(sources.size()) : 1.0;
+  const auto scale = static_cast<float>(factor);
+  switch (dtype) {
+    case DType::kFloat64:
+      (maximum ? max_fp64 : sum_fp64)(sources, destinations, count, factor, accumulate);
+      return;
+    case DType::kFloat32:
+      (maximum ? max_fp32 : sum_fp32)(sources, destinations, count, scale, accumulate);
+      return;
+    case DType::kBFloat16:
+      (maximum ? max_bf16 : sum_bf16)(sources, destinations, count, scale, accumulate);
+      return;
+    case DType::kFloat16:
+      (maximum ? max_fp16 : sum_fp16)(sources, destinations, count, scale, accumulate);
+      return;
+    case DType::kInt64:
+      (maximum ? max_int64 : sum_int64)(sources, destinations, count, 1, accumulate);
+      return;
+    case DType::kUInt8:
+      return;
+  }
+}
+
+}  // namespace shardbench::comm

@@ -1,0 +1,144 @@
+#include "common/comm/segment.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "common/comm/futex.h"
+#include "common/core/error.h"
+
+namespace shardbench::comm {
+namespace {
+
+constexpr std::size_t kGibibyte = std::size_t{1} << 30;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kLargestArena = kGibibyte;  // the sanitizers leave less address space
+#else
+constexpr std::size_t kLargestArena = 64 * kGibibyte;
+#endif
+constexpr std::size_t kSmallestArena = kGibibyte / 4;
+constexpr std::size_t kArenaAlignment = std::size_t{2} << 20;
+
+/// Hands out consecutive parts of the segment, each on 64 bytes.
+class Cursor {
+ public:
+  template <typename T>
+  std::size_t take(std::size_t count) {
+    const std::size_t at = next_;
+    next_ = (at + count * sizeof(T) + 63) / 64 * 64;
+    return at;
+  }
+  std::size_t end() const {
+    return (next_ + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  }
+
+ private:
+  std::size_t next_ = 0;
+};
+
+/// Maps `bytes` of fresh zeroed shared memory without a name; nullptr with errno set on failure.
+std::byte* map_shared(std::size_t bytes) {
+  const int fd = memfd_create("shardbench", MFD_CLOEXEC);
+  if (fd < 0) return nullptr;
+  void* base = MAP_FAILED;
+  if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
+    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  }
+  const int error = errno;
+  close(fd);  // the mapping keeps the memory
+  errno = error;
+  return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
+}
+
+}  // namespace
+
+void copy_text(std::string_view text, char* out, std::size_t bytes) {
+  const std::size_t n = std::min(text.size(), bytes - 1);
+  std::memcpy(out, text.data(), n);
+  out[n] = '\0';
+}
+
+void SharedLabel::store(std::string_view text) {
+  char buffer[kLabelBytes] = {};
+  copy_text(text, buffer, sizeof(buffer));
+  for (int i = 0; i < kLabelBytes / 8; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, buffer + i * 8, 8);
+    words_[i].store(word, std::memory_order_relaxed);
+  }
+}
+
+std::string SharedLabel::load() const {
+  char buffer[kLabelBytes + 1] = {};
+  for (int i = 0; i < kLabelBytes / 8; ++i) {
+    const std::uint64_t word = words_[i].load(std::memory_order_relaxed);
+    std::memcpy(buffer + i * 8, &word, 8);
+  }
+  return buffer;
+}
+
+SharedSegment::SharedSegment(int world_size) : world_size_(world_size) {
+  if (world_size < 1 || world_size > kMaxWorldSize) {
+    throw UserError::format("world size {} is out of range: 1 to {} ranks share one machine",
+                            world_size, kMaxWorldSize);
+  }
+  const auto ranks = static_cast<std::size_t>(world_size);
+  const std::size_t kinds = kCollectiveKindCount * kPhaseCount;
+  Cursor cursor;
+  const std::size_t header_at = cursor.take<SegmentHeader>(1);
+  const std::size_t ranks_at = cursor.take<RankState>(ranks);
+  const std::size_t wire_at = cursor.take<std::atomic<std::int64_t>>(kinds * ranks * ranks);
+  const std::size_t staging_at = cursor.take<std::atomic<std::int64_t>>(kinds * ranks);
+  const std::size_t slots_at = cursor.take<SlotHead>(kSlotCount);
+  const std::size_t entries_at = cursor.take<SlotEntry>(kSlotCount * ranks);
+
+  for (arena_bytes_ = kLargestArena; base_ == nullptr; arena_bytes_ /= 2) {
+    if (arena_bytes_ < kSmallestArena) {
+      throw UserError::format("cannot map shared memory for {} ranks: {} (see ulimit -v)",
+                              world_size, std::strerror(errno));
+    }
+    mapped_bytes_ = cursor.end() + arena_bytes_ * ranks;
+    base_ = map_shared(mapped_bytes_);
+    if (base_ != nullptr) break;
+  }
+  madvise(base_, mapped_bytes_, MADV_DONTDUMP);  // a crash must not write terabytes of holes
+
+  header_ = reinterpret_cast<SegmentHeader*>(base_ + header_at);
+  ranks_ = reinterpret_cast<RankState*>(base_ + ranks_at);
+  wire_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + wire_at);
+  staging_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + staging_at);
+  slots_ = reinterpret_cast<SlotHead*>(base_ + slots_at);
+  entries_ = reinterpret_cast<SlotEntry*>(base_ + entries_at);
+  arenas_ = base_ + cursor.end();
+  header_->winner.store(-1);
+}
+
+SharedSegment::~SharedSegment() { munmap(base_, mapped_bytes_); }
+
+std::atomic<std::int64_t>& SharedSegment::wire(CollectiveKind kind, Phase phase, int source,
+                                               int destination) const {
+  const std::size_t table =
+      static_cast<std::size_t>(kind) * kPhaseCount + static_cast<std::size_t>(phase);
+  const std::size_t row =
+      table * static_cast<std::size_t>(world_size_) + static_cast<std::size_t>(source);
+  return wire_[row * static_cast<std::size_t>(world_size_) + static_cast<std::size_t>(destination)];
+}
+
+std::atomic<std::int64_t>& SharedSegment::staging(CollectiveKind kind, Phase phase,
+                                                  int rank) const {
+  const std::size_t table =
+      static_cast<std::size_t>(kind) * kPhaseCount + static_cast<std::size_t>(phase);
+  return staging_[table * static_cast<std::size_t>(world_size_) + static_cast<std::size_t>(rank)];
+}
+
+void SharedSegment::signal() {
+  // Both sides use sequentially consistent operations on both words: either the sleeper sees the
+  // new event before it sleeps, or it is seen here as a sleeper.
+  header_->events.fetch_add(1);
+  if (header_->sleepers.load() != 0) futex_wake_all(header_->events);
+}
+
+}  // namespace shardbench::comm

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/comm/heap.h"
+#include "common/comm/job.h"
+#include "common/comm/segment.h"
+
+namespace shardbench::comm {
+
+/// The one implementation of Job. Besides the shared segment it holds what belongs to this process:
+/// the heaps of the ranks that live in it, and whether peers' arenas are closed to it.
+class SegmentJob : public Job {
+ public:
+  explicit SegmentJob(const Options& options);
+
+  int world_size() const override { return options_.world_size; }
+  void set_position(int rank, Phase phase, std::string_view unit) override;
+  void set_progress(int rank, std::int64_t done) override;
+  std::int64_t progress() const override;
+  void abort(const AbortRecord& record) override;
+  std::optional<AbortRecord> aborted() const override;
+  AbortRecord position_of(int rank) const override;
+
+  const Options& options() const { return options_; }
+  SharedSegment& segment() const { return *segment_; }
+  /// Cheap: one load.
+  bool is_aborted() const { return segment_->header().winner.load(std::memory_order_acquire) >= 0; }
+  /// Throws JobAborted with the record's message if the job has ended.
+  void check_alive() const;
+
+  /// The heap of a rank of this process, made when first asked for.
+  std::shared_ptr<SymmetricHeap> heap(int rank);
+
+  /// One communicator per rank at a time: they share the rank's slots.
+  void claim_communicator(int rank);
+  void drop_communicator(int rank);
+
+  /// Called once in a forked rank: closes peers' arenas if peers are guarded.
+  void enter_process(int rank);
+  bool guarded() const { return guarded_; }
+
+ private:
+  Options options_;
+  std::shared_ptr<SharedSegment> segment_;
+  bool guarded_ = false;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<SymmetricHeap>> heaps_;
+  std::vector<char> claimed_;
+};
+
+/// The job behind the interface; throws InvariantError for a foreign implementation.
+std::shared_ptr<SegmentJob> as_segment_job(const std::shared_ptr<Job>& job);
+
+/// "rank 1 (phase backward, unit 'h.3', in all_reduce #17)".
+std::string describe_position(const Job& job, int rank);
+
+/// "2.5 s" or "300 s" or "40 ms".
+std::string format_duration(std::chrono::milliseconds duration);
+
+/// Brings the outcome of a job into one record; used by both launchers.
+JobOutcome make_outcome(const SegmentJob& job, std::vector<std::string> results, int signal);
+
+/// Runs one rank's function: sets the thread's rank context, turns what it throws into the abort
+/// record, and marks the rank as ended. Returns whether it returned normally.
+bool run_rank(SegmentJob& job, int rank, const std::function<std::string(int)>& rank_main,
+              std::string& result);
+
+/// Ends a job in which no rank has shown any progress for the job's timeout.
+class StallWatch {
+ public:
+  explicit StallWatch(SegmentJob& job);
+  /// Call every now and then. Aborts the job when it has stalled.
+  void check();
+
+ private:
+  SegmentJob& job_;
+  std::vector<std::uint64_t> beats_;
+  std::vector<std::chrono::steady_clock::time_point> since_;
+};
+
+}  // namespace shardbench::comm

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/comm/communicator.h"
+#include "common/sharding/layout.h"
+
+namespace shardbench::comm {
+
+class ShmEngine;
+
+/// What a caller asked for. `source` is what this rank puts in: its shard (all_gather, broadcast),
+/// its full buffer (reduce_scatter, reduce) or the data (all_reduce); `target` is what it gets.
+struct CallSpec {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  DType dtype = DType::kUInt8;
+  ReduceOp op = ReduceOp::kSum;
+  bool accumulate = false;
+  int root = 0;
+  sharding::ShardLayout layout;  ///< empty for all_reduce and barrier
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+  std::int64_t count = 0;  ///< payload elements
+  std::string label;
+  Phase phase = Phase::kInit;
+
+  std::size_t element_size() const { return size_of(dtype); }
+};
+
+/// One call of one rank, from issue until every rank has finished it.
+class ShmCall : public Work::State {
+ public:
+  ShmCall(std::shared_ptr<ShmEngine> engine, CallSpec spec, std::int64_t sequence)
+      : engine_(std::move(engine)), spec_(std::move(spec)), sequence_(sequence) {}
+
+  void wait(Deadline deadline) override;
+  void wait_released(Deadline deadline) override;
+  bool done() override;
+  void wait_arrived(Deadline deadline) override;
+  bool arrived() override;
+  std::chrono::steady_clock::time_point last_arrival() const override { return last_arrival_; }
+  void poll() override;
+  WorkTiming timing() const override { return timing_; }
+
+  const CallSpec& spec() const { return spec_; }
+  std::int64_t sequence() const { return sequence_; }
+
+ private:
+  friend class ShmEngine;
+
+  std::shared_ptr<ShmEngine> engine_;
+  CallSpec spec_;
+  std::int64_t sequence_;
+  std::uint64_t fingerprint_ = 0;
+  SymmetricMemory staging_;  ///< stands for a source that peers cannot reach
+  bool moved_ = false;
+  bool finished_ = false;  ///< touches no peer's memory any more
+  bool complete_ = false;  ///< own output is there
+  bool closed_ = false;    ///< every rank has issued it; its slot is not read any more
+  bool released_ = false;  ///< every rank has finished
+  std::chrono::steady_clock::time_point last_arrival_{};
+  WorkTiming timing_;
+};
+
+}  // namespace shardbench::comm

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/comm/peer_window.h"
+#include "common/comm/segment_job.h"
+#include "common/comm/shm_call.h"
+
+namespace shardbench::comm {
+
+/// Issues, moves and finishes the calls of one rank. Call n of every rank meets in slot
+/// n % kSlotCount: a rank publishes where its buffer lies, and whoever needs it copies. Bytes are
+/// moved in waits, or when another call passes by and all peers are there. Used by one thread.
+class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
+ public:
+  ShmEngine(std::shared_ptr<SegmentJob> job, int rank);
+
+  int rank() const { return rank_; }
+  SegmentJob& job() const { return *job_; }
+  SymmetricHeap& heap() const { return *heap_; }
+
+  /// Publishes the call and returns; blocks only while all slots are open. Throws JobAborted, also
+  /// when a peer's call of this number is another one.
+  std::shared_ptr<ShmCall> issue(CallSpec spec);
+
+  void wait_complete(ShmCall& call, Deadline deadline);
+  void wait_released(ShmCall& call, Deadline deadline);
+  void wait_arrived(ShmCall& call, Deadline deadline);
+  /// Moves what can be moved. Throws JobAborted.
+  void poll();
+  void quiesce();
+  /// Forgets all open calls; their waits throw from now on.
+  void shut_down();
+
+ private:
+  using Missing = std::function<bool(int peer)>;
+  using Done = std::function<bool()>;
+
+  // shm_engine.cpp: what a rank tells its peers, and progress.
+  void await_slot(ShmCall& call);
+  void publish(ShmCall& call, std::uint64_t offset);
+  void compare_with(const ShmCall& call, int peer);
+  [[noreturn]] void fail_mismatch(const ShmCall& call, int peer);
+  void advance(ShmCall& call);
+  void mark_finished(ShmCall& call);
+  void close(ShmCall& call);
+  void move_timed(ShmCall& call, void (ShmEngine::*mover)(ShmCall&));
+  bool may_move(const ShmCall& call) const;
+  bool all_arrived(std::int64_t sequence) const;
+  bool all_finished(std::int64_t sequence) const;
+  bool has_arrived(std::int64_t sequence, int peer) const;
+  bool has_finished(std::int64_t sequence, int peer) const;
+  std::uint64_t target_of(std::int64_t sequence) const;
+
+  // shm_wait.cpp: blocking, deadlines, who is missing.
+  void block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline);
+  void sleep(std::uint32_t seen, std::chrono::nanoseconds longest);
+  void fail_if_ended(const ShmCall& call, const Done& done, const Missing& missing);
+  [[noreturn]] void fail_timeout(const ShmCall& call, const Missing& missing,
+                                 std::chrono::nanoseconds waited);
+
+  // shm_move.cpp: staging and the copies.
+  std::uint64_t stage(ShmCall& call);
+  void move(ShmCall& call);
+  void move_all_gather(ShmCall& call);
+  void move_reduction(ShmCall& call);
+  void move_all_reduce(ShmCall& call);
+  void move_broadcast(ShmCall& call);
+  void unstage(ShmCall& call);
+  void stage_range(ShmCall& call, std::int64_t begin, std::int64_t count);
+  void count_staging(const ShmCall& call, std::int64_t bytes);
+  std::size_t source_bytes(const CallSpec& spec, int rank) const;
+  PeerWindow window(const ShmCall& call, int peer, PeerWindow::Access access);
+
+  std::shared_ptr<SegmentJob> job_;
+  SharedSegment& segment_;
+  std::shared_ptr<SymmetricHeap> heap_;
+  int rank_;
+  int world_size_;
+  int spin_limit_;
+  bool shut_down_ = false;
+  std::vector<std::shared_ptr<ShmCall>> pending_;  ///< in the order issued
+  std::int64_t moved_ns_ = 0;                      ///< of all calls
+};
+
+}  // namespace shardbench::comm

@@ -1,0 +1,27 @@
+#include "common/core/error.h"
+
+#include "common/core/rank_context.h"
+
+namespace shardbench {
+
+RankContext& rank_context() {
+  thread_local RankContext context;
+  return context;
+}
+
+std::string rank_prefix() {
+  const RankContext& context = rank_context();
+  if (context.rank < 0) return {};
+  return fmt::format("[rank {}/{} {}] ", context.rank, context.world_size, context.backend);
+}
+
+namespace detail {
+
+void throw_invariant(const char* file, int line, std::string_view expression,
+                     std::string_view message) {
+  throw InvariantError(fmt::format("{}{}:{}: check failed: {}{}{}", rank_prefix(), file, line,
+                                   expression, message.empty() ? "" : ": ", message));
+}
+
+}  // namespace detail
+}  // namespace shardbench

@@ -1,0 +1,95 @@
+#include "common/modules/parameter.h"
+
+#include <ATen/ATen.h>
+
+#include "common/core/error.h"
+#include "common/modules/autograd.h"
+#include "common/modules/poison.h"
+#include "common/modules/unit.h"
+
+namespace shardbench {
+
+namespace {
+
+/// A tensor of the given shape whose storage has no memory yet.
+at::Tensor tensor_without_memory(const std::vector<std::int64_t>& dims, std::int64_t numel) {
+  const std::size_t bytes = static_cast<std::size_t>(numel) * sizeof(float);
+  c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes, at::DataPtr(nullptr, at::kCPU),
+      /*allocator=*/nullptr, /*resizable=*/false));
+  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(at::kFloat));
+  tensor.set_(std::move(storage), 0, dims);
+  return tensor;
+}
+
+}  // namespace
+
+Parameter::Parameter(std::string name, std::vector<std::int64_t> dims, Init init)
+    : name_(std::move(name)), dims_(std::move(dims)), init_(init), numel_(1) {
+  for (std::int64_t d : dims_) numel_ *= d;
+  decay_ = dims_.size() >= 2;
+  full_ = tensor_without_memory(dims_, numel_);
+  poison_storage(full_, name_);
+}
+
+void Parameter::set_full_name(std::string name) {
+  name_ = std::move(name);
+  if (!bound_) poison_storage(full_, name_);
+}
+
+const at::Tensor& Parameter::tensor() const {
+  SHARDBENCH_CHECK(bound_, "parameter {} of unit {} is used while it is resharded; call it through "
+                   "the model (its unit's module), not directly", name_,
+                   unit_ == nullptr ? "(none)" : unit_->name);
+  return full_;
+}
+
+at::Tensor Parameter::tracked() {
+  if (!requires_grad_) return tensor();
+  return run_op(
+      {}, {this}, [this] { return tensor().alias(); },
+      [this](const std::vector<at::Tensor>& grads, const std::vector<bool>&) {
+        const Target target = gradient_target();
+        if (target.accumulate) {
+          target.view.add_(grads[0]);
+        } else {
+          target.view.copy_(grads[0]);
+        }
+        gradient_written();
+        return std::vector<at::Tensor>{};
+      });
+}
+
+void Parameter::bind(float* data) {
+  SHARDBENCH_CHECK(!bound_, "parameter {} is bound twice", name_);
+  SHARDBENCH_CHECK_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
+  heal_storage(full_, data);
+  bound_ = true;
+}
+
+void Parameter::unbind() {
+  if (!bound_) return;
+  poison_storage(full_, name_);
+  bound_ = false;
+}
+
+void Parameter::values_changed() {
+  ++version_;
+  full_.unsafeGetTensorImpl()->bump_version();
+}
+
+Parameter::Target Parameter::gradient_target() {
+  SHARDBENCH_CHECK(hooks_ != nullptr, "parameter {} has no strategy attached", name_);
+  SHARDBENCH_CHECK(requires_grad_, "parameter {} is frozen", name_);
+  const bool accumulate = gradient_started_;
+  at::Tensor view = hooks_->gradient_target(*this);
+  gradient_started_ = true;
+  return {std::move(view), accumulate};
+}
+
+void Parameter::gradient_written() {
+  if (pending_uses_ > 0) --pending_uses_;
+  if (pending_uses_ == 0) hooks_->gradient_ready(*this);
+}
+
+}  // namespace shardbench

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/modules/hooks.h"
+
+namespace shardbench {
+
+/// How a parameter starts; any rank can make any elements (see init.h).
+struct Init {
+  enum class Kind { kConstant, kNormal, kUniform };
+  Kind kind = Kind::kConstant;
+  double scale = 0;  ///< the constant, the standard deviation, or the bound of (-b, b)
+
+  static Init constant(double value) { return {Kind::kConstant, value}; }
+  static Init normal(double stddev) { return {Kind::kNormal, stddev}; }
+  static Init uniform(double bound) { return {Kind::kUniform, bound}; }
+};
+
+/// One named weight, the same object under every strategy. Its full tensor is one object for
+/// life; strategies bind memory to it (unshard) and take it away (reshard). It owns no memory.
+class Parameter {
+ public:
+  Parameter(std::string name, std::vector<std::int64_t> dims, Init init);
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::int64_t>& dims() const { return dims_; }
+  const Init& init() const { return init_; }
+  std::int64_t numel() const { return numel_; }
+  std::int64_t rows() const { return dims_.empty() ? 1 : dims_[0]; }
+  std::int64_t row_elements() const { return rows() == 0 ? 0 : numel_ / rows(); }
+  /// Set once, when the model is built: the path of its module and its own name.
+  void set_full_name(std::string name);
+  /// Position in the model's canonical order; set when the model is built.
+  int index() const { return index_; }
+  void set_index(int index) { index_ = index; }
+  Unit* unit() const { return unit_; }
+  void set_unit(Unit* unit) { unit_ = unit; }
+  bool requires_grad() const { return requires_grad_; }
+  void set_requires_grad(bool on) { requires_grad_ = on; }
+  bool decay() const { return decay_; }
+  void set_decay(bool on) { decay_ = on; }
+
+  // ---- reading, by ops ----
+  /// The full tensor for explicit ops (no autograd). Throws InvariantError naming the parameter
+  /// and its unit while it is resharded.
+  const at::Tensor& tensor() const;
+  /// The full tensor as an autograd leaf's stand-in, for a layer written in plain ATen calls: its
+  /// gradient arrives in gradient_target by itself.
+  at::Tensor tracked();
+  bool bound() const { return bound_; }
+
+  // ---- memory, by strategies ----
+  /// Gives the full tensor `numel` elements at `data` (64-byte aligned, the caller's memory).
+  void bind(float* data);
+  /// Takes the memory away: any later use is a named error until the next bind.
+  void unbind();
+  /// The values changed in place: graphs built before are refused in backward.
+  void values_changed();
+  std::int64_t version() const { return version_; }
+
+  // ---- gradients: the protocol between ops and strategies ----
+  void set_hooks(Hooks* hooks) { hooks_ = hooks; }
+  /// An op's forward with gradients on has used it: one write is due.
+  void note_use() { ++pending_uses_; }
+  int pending_uses() const { return pending_uses_; }
+  /// Where an op writes; `accumulate` says whether to add. Marks the gradient as started.
+  struct Target {
+    at::Tensor view;
+    bool accumulate;
+  };
+  Target gradient_target();
+  /// The op has written; the last due write reports gradient_ready.
+  void gradient_written();
+  /// Whether anything has been written since reset_gradient.
+  bool gradient_started() const { return gradient_started_; }
+  void reset_gradient() { gradient_started_ = false; }
+  /// Forgets writes that will not come (a graph that was dropped).
+  void forget_uses() { pending_uses_ = 0; }
+
+ private:
+  std::string name_;
+  std::vector<std::int64_t> dims_;
+  Init init_;
+  std::int64_t numel_;
+  int index_ = -1;
+  Unit* unit_ = nullptr;
+  bool requires_grad_ = true;
+  bool decay_ = true;
+  at::Tensor full_;
+  bool bound_ = false;
+  std::int64_t version_ = 0;
+  Hooks* hooks_ = nullptr;
+  int pending_uses_ = 0;
+  bool gradient_started_ = false;
+};
+
+}  // namespace shardbench

@@ -1,0 +1,101 @@
+#include "common/modules/poison.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <mutex>
+
+namespace shardbench {
+
+namespace {
+
+std::string message_for(const std::string& name) {
+  return fmt::format("parameter {} is used while it is resharded; call its layer through the model",
+                     name);
+}
+
+template <typename Storage>
+constexpr bool kReversible = requires(Storage& s) { s.clear_data_ptr_access_error_msg_(); };
+
+/// Without a reversible error in LibTorch: one page-sized trap per poisoned storage, inside one
+/// unreadable range, and a handler that says which parameter was touched.
+class TrapRange {
+ public:
+  static TrapRange& instance() {
+    static TrapRange* range = new TrapRange;  // the handler may run until the process ends
+    return *range;
+  }
+
+  void* trap_for(const std::string& name) {
+    std::lock_guard lock(mutex_);
+    const std::size_t slot = next_++ % kSlots;
+    std::strncpy(names_[slot], name.c_str(), kNameBytes - 1);
+    return base_ + slot * kSlotBytes;
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 4096;
+  static constexpr std::size_t kSlotBytes = std::size_t{1} << 32;  // larger than any tensor read
+  static constexpr std::size_t kNameBytes = 128;
+
+  TrapRange() {
+    base_ = static_cast<char*>(mmap(nullptr, kSlots * kSlotBytes, PROT_NONE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    names_ = new char[kSlots][kNameBytes]();
+    struct sigaction action = {};
+    action.sa_sigaction = &TrapRange::handle;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+  }
+
+  static void handle(int signal_number, siginfo_t* info, void*) {
+    TrapRange& range = instance();
+    const char* address = static_cast<const char*>(info->si_addr);
+    if (address >= range.base_ && address < range.base_ + kSlots * kSlotBytes) {
+      constexpr char kHead[] = "a parameter is used while it is resharded: ";
+      const char* name = range.names_[static_cast<std::size_t>(address - range.base_) / kSlotBytes];
+      [[maybe_unused]] ssize_t written = write(STDERR_FILENO, kHead, sizeof(kHead) - 1);
+      written = write(STDERR_FILENO, name, std::strlen(name));
+      written = write(STDERR_FILENO, "\n", 1);
+    }
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  }
+
+  std::mutex mutex_;
+  std::size_t next_ = 0;
+  char* base_ = nullptr;
+  char (*names_)[kNameBytes] = nullptr;
+};
+
+template <typename Storage>
+void poison(Storage& storage, const std::string& name) {
+  if constexpr (kReversible<Storage>) {
+    storage.set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(message_for(name));
+  } else {
+    storage.set_data_ptr_noswap(at::DataPtr(TrapRange::instance().trap_for(name), at::kCPU));
+  }
+}
+
+template <typename Storage>
+void heal(Storage& storage, float* data) {
+  if constexpr (kReversible<Storage>) storage.clear_data_ptr_access_error_msg_();
+  storage.set_data_ptr_noswap(at::DataPtr(data, at::kCPU));
+}
+
+}  // namespace
+
+void poison_storage(const at::Tensor& tensor, const std::string& name) {
+  poison(*tensor.storage().unsafeGetStorageImpl(), name);
+}
+
+void heal_storage(const at::Tensor& tensor, float* data) {
+  heal(*tensor.storage().unsafeGetStorageImpl(), data);
+}
+
+}  // namespace shardbench

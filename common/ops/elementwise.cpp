@@ -1,0 +1,26 @@
+#include "common/ops/elementwise.h"
+
+#include <ATen/ATen.h>
+
+#include "common/core/error.h"
+
+namespace shardbench::ops {
+
+at::Tensor gelu(const at::Tensor& x) { return at::gelu(x, "tanh"); }
+
+at::Tensor gelu_backward(const at::Tensor& grad, const at::Tensor& x) {
+  return at::gelu_backward(grad.contiguous(), x, "tanh");
+}
+
+at::Tensor residual_add(const at::Tensor& x, const at::Tensor& branch) {
+  SHARDBENCH_CHECK(x.sizes() == branch.sizes(), "a residual branch changes the shape");
+  return branch.detach().add_(x);
+}
+
+at::Tensor add_to_each(const at::Tensor& x, const at::Tensor& rows) {
+  return x.detach().add_(rows);
+}
+
+at::Tensor add_to_each_rows_grad(const at::Tensor& grad) { return grad.sum(0); }
+
+}  // namespace shardbench::ops

@@ -1,0 +1,61 @@
+#include "common/optim/kernels.h"
+
+#include <cmath>
+
+#include "common/core/simd.h"
+
+namespace shardbench::optim {
+
+SHARDBENCH_CLONES
+void adamw(const AdamWStep& step, std::int64_t count, const float* __restrict gradient,
+           float* __restrict value, float* __restrict first_moment,
+           float* __restrict second_moment) {
+  const AdamWStep s = step;
+  const float decay = 1.0f - s.lr * s.weight_decay;
+  const float take1 = 1.0f - s.beta1;
+  const float take2 = 1.0f - s.beta2;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i] * s.gradient_scale;
+    const float m = first_moment[i] + take1 * (g - first_moment[i]);
+    const float v = s.beta2 * second_moment[i] + take2 * (g * g);
+    first_moment[i] = m;
+    second_moment[i] = v;
+    const float denominator = std::sqrt(v) * s.inverse_root_bias2 + s.eps;
+    value[i] = value[i] * decay - s.step_size * (m / denominator);
+  }
+}
+
+SHARDBENCH_CLONES
+void sgd(const SgdStep& step, std::int64_t count, const float* __restrict gradient,
+         float* __restrict value, float* __restrict momentum_buffer) {
+  const SgdStep s = step;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i] * s.gradient_scale + s.weight_decay * value[i];
+    const float b = s.momentum * momentum_buffer[i] + g;
+    momentum_buffer[i] = b;
+    value[i] = value[i] - s.lr * b;
+  }
+}
+
+SHARDBENCH_CLONES
+double sum_of_squares(const float* values, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t j = 0; j < kLanes; ++j) {
+      const double x = values[i + j];
+      lanes[j] += x * x;
+    }
+  }
+  for (std::int64_t j = 0; i + j < count; ++j) {
+    const double x = values[i + j];
+    lanes[j] += x * x;
+  }
+  for (std::int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (std::int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+  }
+  return lanes[0];
+}
+
+}  // namespace shardbench::optim

@@ -1,0 +1,105 @@
+#include "common/optim/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "common/core/error.h"
+#include "common/memory/category.h"
+#include "common/modules/parameter.h"
+#include "common/optim/kernels.h"
+
+namespace shardbench::optim {
+
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 16;  // elements per thread, multiples of a cache line
+
+at::Tensor zero_moment(std::int64_t extent) {
+  memory::CategoryScope scope(memory::Category::kOptimizer);
+  return at::zeros({extent}, at::kFloat);
+}
+
+class AdamW : public Optimizer {
+ public:
+  AdamW(const train::OptimizerConfig& config, const Owned& owned)
+      : Optimizer(config),
+        first_(zero_moment(owned.state_extent)),
+        second_(zero_moment(owned.state_extent)) {}
+
+  void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) override {
+    AdamWStep s{};
+    s.lr = static_cast<float>(config_.lr);
+    s.beta1 = static_cast<float>(config_.beta1);
+    s.beta2 = static_cast<float>(config_.beta2);
+    s.eps = static_cast<float>(config_.eps);
+    s.gradient_scale = gradient_scale;
+    steps_.resize(used.size());
+    // A parameter's own count: one that joins later starts at t = 1 then, as in torch.
+    for (std::size_t p = 0; p < used.size(); ++p) steps_[p] += used[p] ? 1 : 0;
+    for (const OwnedPiece& piece : owned.pieces) {
+      const auto index = static_cast<std::size_t>(piece.parameter->index());
+      if (!used[index]) continue;
+      const int t = steps_[index];
+      s.step_size = static_cast<float>(config_.lr / (1 - std::pow(config_.beta1, t)));
+      s.inverse_root_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(config_.beta2, t)));
+      s.weight_decay = piece.parameter->decay() ? static_cast<float>(config_.weight_decay) : 0.0f;
+      float* m = first_.data_ptr<float>() + piece.state_offset;
+      float* v = second_.data_ptr<float>() + piece.state_offset;
+      at::parallel_for(0, piece.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        adamw(s, end - begin, piece.gradient + begin, piece.value + begin, m + begin, v + begin);
+      });
+    }
+  }
+  const float* first_moment(const OwnedPiece& piece) const override {
+    return first_.const_data_ptr<float>() + piece.state_offset;
+  }
+  const float* second_moment(const OwnedPiece& piece) const override {
+    return second_.const_data_ptr<float>() + piece.state_offset;
+  }
+
+ private:
+  at::Tensor first_;
+  at::Tensor second_;
+  std::vector<int> steps_;  // by parameter index
+};
+
+class Sgd : public Optimizer {
+ public:
+  Sgd(const train::OptimizerConfig& config, const Owned& owned)
+      : Optimizer(config), momentum_(zero_moment(owned.state_extent)) {}
+
+  void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) override {
+    SgdStep s{};
+    s.lr = static_cast<float>(config_.lr);
+    s.momentum = static_cast<float>(config_.momentum);
+    s.gradient_scale = gradient_scale;
+    for (const OwnedPiece& piece : owned.pieces) {
+      if (!used[static_cast<std::size_t>(piece.parameter->index())]) continue;
+      s.weight_decay = piece.parameter->decay() ? static_cast<float>(config_.weight_decay) : 0.0f;
+      float* b = momentum_.data_ptr<float>() + piece.state_offset;
+      at::parallel_for(0, piece.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        sgd(s, end - begin, piece.gradient + begin, piece.value + begin, b + begin);
+      });
+    }
+  }
+  const float* first_moment(const OwnedPiece& piece) const override {
+    return momentum_.const_data_ptr<float>() + piece.state_offset;
+  }
+  const float* second_moment(const OwnedPiece&) const override { return nullptr; }
+
+ private:
+  at::Tensor momentum_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const train::OptimizerConfig& config,
+                                          const Owned& owned) {
+  train::validate(config);
+  if (config.kind == train::OptimizerKind::kSgd) return std::make_unique<Sgd>(config, owned);
+  return std::make_unique<AdamW>(config, owned);
+}
+
+}  // namespace shardbench::optim

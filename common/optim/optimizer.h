@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/optim/owned.h"
+#include "common/train/config.h"
+
+namespace shardbench::optim {
+
+/// Steps the pieces that this rank owns. Moments are flat fp32 memory, category `optimizer`.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// One step over the pieces whose parameter is used (by index): unused ones stay bit-identical,
+  /// weight decay included. Gradients are multiplied by `gradient_scale` on the fly.
+  virtual void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) = 0;
+  /// Moments of a piece, nullptr if this optimizer keeps none.
+  virtual const float* first_moment(const OwnedPiece& piece) const = 0;
+  virtual const float* second_moment(const OwnedPiece& piece) const = 0;
+
+  double lr() const { return config_.lr; }
+  void set_lr(double lr) { config_.lr = lr; }
+
+ protected:
+  explicit Optimizer(const train::OptimizerConfig& config) : config_(config) {}
+  train::OptimizerConfig config_;
+};
+
+/// AdamW (first step t = 1) or SGD with momentum; throws UserError for settings out of range.
+std::unique_ptr<Optimizer> make_optimizer(const train::OptimizerConfig& config,
+                                          const Owned& owned);
+
+}  // namespace shardbench::optim

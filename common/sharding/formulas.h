@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/core/dtype.h"
+#include "common/core/phase.h"
+#include "common/comm/kind.h"
+#include "common/sharding/model_shape.h"
+#include "common/sharding/unit_plan.h"
+
+namespace shardbench::sharding {
+
+/// Which family of closed forms describes a strategy.
+enum class FormulaKind { kSingle, kDdp, kZero3, kFsdp };
+
+/// What the closed forms read: model shapes, W, dtypes and run options; never calls.
+struct FormulaInput {
+  const ModelShape* model = nullptr;
+  UnitPolicy units;
+  int world_size = 1;
+  int accumulation = 1;
+  enum class Reshard { kTrue, kFalse, kAuto } reshard_after_forward = Reshard::kTrue;
+  double bucket_cap_mib = 25;
+  double first_bucket_mib = 1;
+  DType dtype = DType::kFloat32;
+  int optimizer_moments = 2;  ///< AdamW 2; SGD with momentum 1, without 0
+};
+
+/// Bytes of one optimizer step of one rank by (phase, kind), `metrics` left out.
+struct FormulaTraffic {
+  Phase phase = Phase::kInit;
+  comm::CollectiveKind kind{};
+  std::int64_t calls = 0;
+  std::int64_t payload_bytes = 0;
+  std::int64_t algo_bytes = 0;  ///< sent by this rank
+};
+
+/// Persistent bytes of one rank; padding (64-byte pieces) apart.
+struct FormulaMemory {
+  std::int64_t param = 0;
+  std::int64_t grad = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t padding = 0;  ///< over the three together
+  std::int64_t persistent() const { return param + grad + optimizer; }
+};
+
+/// Entries with at least one call, ordered by phase, then kind. Source: design of each strategy,
+/// its README; factors as in nccl-tests doc/PERFORMANCE.md.
+std::vector<FormulaTraffic> formula_traffic(FormulaKind kind, const FormulaInput& input, int rank);
+FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int rank);
+/// Largest sum of full (unsharded) weights that may live at one moment: root + 1 + prefetch units.
+std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch);
+
+}  // namespace shardbench::sharding

@@ -1,0 +1,51 @@
+#include "common/sharding/layout.h"
+
+#include <algorithm>
+
+#include "common/core/error.h"
+
+namespace shardbench::sharding {
+
+ShardLayout::ShardLayout(std::vector<std::vector<Segment>> by_rank) : by_rank_(std::move(by_rank)) {
+  for (const auto& segments : by_rank_) {
+    std::int64_t count = 0;
+    std::int64_t extent = 0;
+    for (const Segment& segment : segments) {
+      SHARDBENCH_CHECK_GE(segment.count, 0);
+      count += segment.count;
+      extent = std::max(extent, segment.shard_offset + segment.count);
+      full_extent_ = std::max(full_extent_, segment.full_offset + segment.count);
+    }
+    counts_.push_back(count);
+    shard_extents_.push_back(extent);
+    total_ += count;
+  }
+}
+
+ShardLayout ShardLayout::contiguous(const std::vector<std::int64_t>& counts) {
+  std::vector<std::vector<Segment>> by_rank;
+  std::int64_t offset = 0;
+  for (std::int64_t count : counts) {
+    by_rank.push_back(count > 0 ? std::vector<Segment>{{0, offset, count}}
+                                : std::vector<Segment>{});
+    offset += count;
+  }
+  return ShardLayout(std::move(by_rank));
+}
+
+ShardLayout ShardLayout::even(std::int64_t count, int world_size, std::int64_t multiple) {
+  std::vector<std::int64_t> counts;
+  for (int rank = 0; rank < world_size; ++rank) {
+    counts.push_back(slice_of(count, world_size, rank, multiple).size());
+  }
+  return contiguous(counts);
+}
+
+Range slice_of(std::int64_t count, int world_size, int rank, std::int64_t multiple) {
+  SHARDBENCH_CHECK(world_size > 0 && rank >= 0 && rank < world_size && multiple > 0);
+  const std::int64_t part = (count + world_size - 1) / world_size;
+  const std::int64_t step = (part + multiple - 1) / multiple * multiple;
+  return {std::min(count, step * rank), std::min(count, step * (rank + 1))};
+}
+
+}  // namespace shardbench::sharding

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace shardbench::sharding {
+
+/// Every tensor piece in flat memory starts on this many bytes, in every strategy: the bits that
+/// BLAS and fused loops give depend on alignment.
+inline constexpr std::int64_t kPieceAlignment = 64;
+
+/// `count` elements that lie at `shard_offset` of one rank's shard buffer and at `full_offset` of
+/// the full buffer. Offsets and counts are in elements.
+struct Segment {
+  std::int64_t shard_offset = 0;
+  std::int64_t full_offset = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+/// Which elements of a full buffer each rank keeps, and where. Parts may be uneven or empty; the
+/// parts of all ranks never overlap in the full buffer. Gaps (padding) belong to nobody and are
+/// never moved.
+class ShardLayout {
+ public:
+  ShardLayout() = default;
+  /// `by_rank[r]` are rank r's segments.
+  explicit ShardLayout(std::vector<std::vector<Segment>> by_rank);
+
+  /// Parts of `counts[r]` elements, one after the other: the layout of ordinary collectives.
+  static ShardLayout contiguous(const std::vector<std::int64_t>& counts);
+  /// `count` elements cut into `world_size` contiguous parts as `slice_of` does.
+  static ShardLayout even(std::int64_t count, int world_size, std::int64_t multiple = 1);
+
+  int world_size() const { return static_cast<int>(by_rank_.size()); }
+  const std::vector<Segment>& segments(int rank) const { return by_rank_[rank]; }
+  /// Elements that `rank` keeps.
+  std::int64_t count(int rank) const { return counts_[rank]; }
+  /// Elements of all ranks together: the payload of a collective over this layout.
+  std::int64_t total() const { return total_; }
+  /// One past the last element touched in the full buffer / in `rank`'s shard buffer.
+  std::int64_t full_extent() const { return full_extent_; }
+  std::int64_t shard_extent(int rank) const { return shard_extents_[rank]; }
+
+ private:
+  std::vector<std::vector<Segment>> by_rank_;
+  std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> shard_extents_;
+  std::int64_t total_ = 0;
+  std::int64_t full_extent_ = 0;
+};
+
+/// Half-open range of elements or rows.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// Rank's part when `count` items are cut into contiguous parts of ceil(count/W), rounded up to
+/// `multiple`; the last ranks may have fewer or none. 5 over 4 gives 2,2,1,0.
+Range slice_of(std::int64_t count, int world_size, int rank, std::int64_t multiple = 1);
+
+}  // namespace shardbench::sharding

@@ -1,0 +1,73 @@
+#include "common/train/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "common/core/error.h"
+
+namespace shardbench::train {
+
+namespace {
+
+void require(bool ok, const char* flag, double value, const char* range) {
+  if (!ok) throw UserError::format("{} {} is out of range: give {}", flag, value, range);
+}
+
+}  // namespace
+
+void validate(const OptimizerConfig& config) {
+  require(std::isfinite(config.lr) && config.lr >= 0, "--lr", config.lr, "a number >= 0");
+  require(config.weight_decay >= 0 && std::isfinite(config.weight_decay), "--weight-decay",
+          config.weight_decay, "a number >= 0");
+  require(config.beta1 >= 0 && config.beta1 < 1, "beta1", config.beta1, "a number in [0, 1)");
+  require(config.beta2 >= 0 && config.beta2 < 1, "beta2", config.beta2, "a number in [0, 1)");
+  require(config.eps > 0, "eps", config.eps, "a number > 0");
+  require(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum,
+          "a number in [0, 1)");
+}
+
+int moments_of(const OptimizerConfig& config) {
+  return config.kind == OptimizerKind::kAdamW ? 2 : 1;
+}
+
+
+Injection Injection::parse(const std::string& text) {
+  const auto refuse = [&](const std::string& what) -> UserError {
+    return UserError::format(
+        "--inject '{}': {}; give KIND@RANK,STEP,WHERE with KIND throw, kill, exit or stall and WHERE "
+        "forward, backward or optimizer, such as kill@1,3,backward", text, what);
+  };
+  const std::size_t at = text.find('@');
+  const std::size_t first = text.find(',', at == std::string::npos ? 0 : at);
+  const std::size_t second = first == std::string::npos ? first : text.find(',', first + 1);
+  if (at == std::string::npos || second == std::string::npos) throw refuse("not of that form");
+
+  Injection injection;
+  const std::string kind = text.substr(0, at);
+  constexpr std::array<std::string_view, 4> kKinds = {"throw", "kill", "exit", "stall"};
+  const auto* found = std::find(kKinds.begin(), kKinds.end(), kind);
+  if (found == kKinds.end()) throw refuse("unknown kind '" + kind + "'");
+  injection.kind = static_cast<Kind>(found - kKinds.begin());
+
+  const auto number = [&](std::size_t begin, std::size_t end, const char* what, int least) {
+    int value = 0;
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, value);
+    if (error != std::errc{} || rest != text.data() + end || value < least) {
+      throw refuse(std::string(what) + " is not a number >= " + std::to_string(least));
+    }
+    return value;
+  };
+  injection.rank = number(at + 1, first, "RANK", 0);
+  injection.step = number(first + 1, second, "STEP", 1);
+  injection.where = text.substr(second + 1);
+  if (injection.where != "forward" && injection.where != "backward" &&
+      injection.where != "optimizer") {
+    throw refuse("unknown place '" + injection.where + "'");
+  }
+  return injection;
+}
+
+}  // namespace shardbench::train

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/comm/link.h"
+#include "common/models/config.h"
+#include "common/sharding/unit_plan.h"
+
+namespace shardbench::train {
+
+enum class OptimizerKind { kAdamW, kSgd };
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  ///< on parameters with decay() only
+  double momentum = 0.9;      ///< SGD
+};
+
+/// Throws UserError unless lr, betas, eps, decay and momentum make sense.
+void validate(const OptimizerConfig& config);
+
+/// Moments per parameter element: AdamW 2, SGD 1 (its momentum buffer).
+int moments_of(const OptimizerConfig& config);
+
+/// When a sharded unit's full weights are given back after forward.
+enum class Reshard { kTrue, kFalse, kAuto };  ///< kAuto: all but the root, as FSDP2 does
+
+/// Options that strategies read. Which of them a strategy honours is in its README.
+struct StrategyOptions {
+  sharding::UnitPolicy units;
+  Reshard reshard_after_forward = Reshard::kTrue;
+  int forward_prefetch = 1;   ///< units gathered ahead
+  int backward_prefetch = 1;
+  double bucket_cap_mib = 25;
+  double first_bucket_mib = 1;
+};
+
+/// `--inject KIND@rank,step,where`: a fault planted for tests and demonstrations.
+struct Injection {
+  enum class Kind { kThrow, kKill, kExit, kStall } kind = Kind::kThrow;
+  int rank = 0;
+  int step = 1;                 ///< counts from 1
+  std::string where = "forward"; ///< a phase name
+  static Injection parse(const std::string& text);  ///< throws UserError with the valid form
+};
+
+/// Everything that defines one training run of one strategy; the same for all ranks.
+struct RunConfig {
+  models::ModelConfig model;
+  std::string strategy = "ddp";
+  int world_size = 2;
+  std::int64_t batch = 4;  ///< sequences per rank and micro-batch
+  std::int64_t seq = 128;
+  int warmup = 2;
+  int steps = 10;         ///< measured steps after warm-up
+  int accumulation = 1;   ///< micro-batches per step
+  double max_norm = 0;    ///< 0: no clipping
+  OptimizerConfig optimizer;
+  StrategyOptions options;
+  std::string data;  ///< "synthetic", or a file or folder
+  std::uint64_t seed = 1;
+  bool deterministic = false;
+  int threads = 1;
+  std::optional<comm::LinkModel> link;
+  double timeout_s = 300;
+  std::optional<Injection> inject;
+  int eval_every = 0;         ///< `run`: steps between evaluations on held-out text; 0: none
+  int eval_batches = 0;
+  bool timeline = false;
+};
+
+}  // namespace shardbench::train

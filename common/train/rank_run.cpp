@@ -1,0 +1,168 @@
+#include "common/train/rank_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/comm/link.h"
+#include "common/comm/shm.h"
+#include "common/core/error.h"
+#include "common/core/rank_context.h"
+#include "common/memory/allocator.h"
+#include "common/memory/process_memory.h"
+#include "common/models/build.h"
+#include "common/train/strategy.h"
+#include "common/train/trainer.h"
+
+namespace shardbench::train {
+
+namespace {
+
+/// The faults of `--inject`, set off when the rank reaches the place.
+class Injector {
+ public:
+  Injector(const std::optional<Injection>& injection, int rank) : injection_(injection) {
+    if (injection_ && injection_->rank != rank) injection_.reset();
+  }
+  void set_step(std::int64_t step) { step_ = step + 1; }
+
+  void reach(Phase phase) {
+    if (!injection_ || injection_->step != step_ || injection_->where != name_of(phase)) return;
+    const Injection::Kind kind = injection_->kind;
+    injection_.reset();
+    switch (kind) {
+      case Injection::Kind::kThrow:
+        throw InvariantError("fault injected by --inject throw");
+      case Injection::Kind::kKill:
+        raise(SIGKILL);
+        break;
+      case Injection::Kind::kExit:
+        _exit(7);
+      case Injection::Kind::kStall:
+        for (;;) pause();
+    }
+  }
+
+ private:
+  std::optional<Injection> injection_;
+  std::int64_t step_ = 0;
+};
+
+std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config,
+                                          const std::shared_ptr<comm::Job>& job, int rank) {
+  const bool shared = config.world_size > 1;
+  std::unique_ptr<comm::Communicator> comm =
+      shared ? comm::make_shm(job, rank) : comm::make_local();
+  rank_context() = {rank, config.world_size, shared ? "shm" : "local"};
+  if (config.link) comm = comm::with_link(std::move(comm), *config.link);
+  return comm::record(std::move(comm), shared ? comm::wire_matrix(job) : nullptr);
+}
+
+/// Entries outside `metrics`, which the steadiness of traffic is about.
+bool same_traffic(const std::vector<comm::TrafficEntry>& a,
+                  const std::vector<comm::TrafficEntry>& b) {
+  const auto key = [](const std::vector<comm::TrafficEntry>& entries) {
+    std::vector<std::array<std::int64_t, 8>> keys;
+    for (const comm::TrafficEntry& e : entries) {
+      if (e.phase == Phase::kMetrics) continue;
+      keys.push_back({static_cast<std::int64_t>(e.phase), static_cast<std::int64_t>(e.kind),
+                      e.calls, e.payload_bytes, e.algo_bytes, e.wire.sent, e.wire.received,
+                      e.wire.staging});
+    }
+    return keys;
+  };
+  return key(a) == key(b);
+}
+
+void report_memory(const RunConfig& config, const Strategy& strategy, MemoryReport& memory) {
+  const memory::Tracker& tracker = memory::tracker();
+  memory.peak_by_category = tracker.peak_by_category();
+  memory.at_peak = tracker.at_peak();
+  memory.peak = tracker.peak();
+  memory.peak_phase = tracker.peak_phase();
+  memory.peak_unit = tracker.peak_unit();
+  memory.between_steps = tracker.live();
+  std::int64_t owned = 0;
+  for (const OwnedPiece& piece : strategy.owned().pieces) owned += piece.count;
+  memory.padding = strategy.padding_bytes() +
+                   4 * moments_of(config.optimizer) * (strategy.owned().state_extent - owned);
+  const memory::ProcessMemory process = memory::process_memory();
+  memory.rss_peak = process.peak_resident;
+  memory.pss_peak = process.proportional;
+}
+
+}  // namespace
+
+void prepare_process(const RunConfig& config) {
+  at::set_num_threads(config.threads);
+  memory::install_allocator();
+  if (config.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  }
+}
+
+RankResult run_rank(const RunConfig& config, const Registry& registry,
+                    const std::shared_ptr<comm::Job>& job, int rank) {
+  RankResult result;
+  result.rank = rank;
+  result.pid = getpid();
+  result.memory.rss_start = memory::resident_memory().resident;
+  Injector injector(config.inject, rank);
+  const auto on_position = [&](Phase phase, std::string_view unit) {
+    job->set_position(rank, phase, unit);
+    injector.reach(phase);
+  };
+  const std::unique_ptr<comm::Recorder> comm = make_comm(config, job, rank);
+  const auto source = data::open_source(config.data, config.seed, config.model.vocab);
+  const Feed feed(config, *source);
+  const std::unique_ptr<Model> model = models::build(config.model);
+  const std::unique_ptr<Strategy> strategy = registry.find(config.strategy).make();
+  strategy->attach({model.get(), comm.get(), config.options, config.seed, on_position});
+  Trainer trainer(config, {model.get(), strategy.get(), comm.get(), &feed, on_position});
+  memory::tracker().record_timeline(config.timeline);
+
+  const auto evaluate = [&](std::int64_t step, std::int64_t windows) {
+    result.evaluation_losses.push_back(trainer.evaluate(windows));
+    result.evaluation_steps.push_back(static_cast<int>(step));
+  };
+  const std::int64_t steps = config.warmup + config.steps;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    injector.set_step(step);
+    if (step == std::max(config.warmup, 1)) memory::tracker().reset_peak();
+    result.steps.push_back(trainer.step(step));
+    if (rank == 0) job->set_progress(rank, step + 1);
+    if (step == 0) result.memory.first_step_peak = memory::tracker().peak();
+    if (step >= config.warmup) {
+      std::vector<comm::TrafficEntry> traffic = comm->traffic();
+      if (step > config.warmup && !same_traffic(traffic, result.traffic)) {
+        result.traffic_steady = false;
+      }
+      result.traffic = std::move(traffic);
+      result.calls = comm->calls();
+    }
+    // The parity gate looks at one evaluation in the middle: weights must not stay stale after it.
+    if (step == 0) evaluate(1, config.batch * config.world_size);
+    if (config.eval_every > 0 && (step + 1) % config.eval_every == 0 && step + 1 < steps) {
+      evaluate(step + 1, config.eval_batches * config.batch * config.world_size);
+    }
+  }
+  report_memory(config, *strategy, result.memory);
+  result.timeline = memory::tracker().timeline();
+  if (config.eval_every > 0) evaluate(steps, 0);
+  result.digests = trainer.digests();
+  result.replicated = strategy->replicated();
+  for (const Parameter* p : model->parameters()) {
+    if (p->requires_grad() && !trainer.ever_used()[p->index()]) {
+      result.unused_parameters.push_back(p->name());
+    }
+  }
+  model->detach();
+  return result;
+}
+
+}  // namespace shardbench::train

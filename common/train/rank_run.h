@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+
+#include "common/comm/job.h"
+#include "common/train/registry.h"
+#include "common/train/result.h"
+
+namespace shardbench::train {
+
+/// Sets this process or thread up for a run (threads, allocator, determinism) before its first
+/// tensor; call once per forked rank.
+void prepare_process(const RunConfig& config);
+
+/// What one rank does from start to result. Throws what goes wrong.
+RankResult run_rank(const RunConfig& config, const Registry& registry,
+                    const std::shared_ptr<comm::Job>& job, int rank);
+
+/// References A and B of the run, in this process alone; `job` is told the progress.
+ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job);
+
+}  // namespace shardbench::train

@@ -1,0 +1,255 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "common/comm/shm.h"
+#include "common/models/build.h"
+#include "common/optim/norm.h"
+#include "common/train/digest.h"
+#include "common/train/rank_run.h"
+#include "common/train/replicated.h"
+#include "common/train/trainer.h"
+
+namespace shardbench::train {
+
+namespace {
+
+constexpr double kGradientBound = 1e-5;  // relative, per tensor, between A and B
+constexpr double kGradientFloor = 1e-6;  // of the whole gradient's norm: tensors that are zero but
+                                         // for rounding, such as key biases
+constexpr double kNormBound = 1e-6;
+
+/// One process that holds the whole model: what both references train.
+class Whole {
+ public:
+  explicit Whole(const RunConfig& config)
+      : comm_(comm::make_local()), model_(models::build(config.model)) {
+    StrategyOptions options = config.options;
+    options.units = {sharding::UnitPolicy::Kind::kWhole, 0, ""};
+    strategy_.attach({model_.get(), comm_.get(), options, config.seed, {}});
+    optimizer_ = optim::make_optimizer(config.optimizer, strategy_.owned());
+  }
+
+  Model& model() { return *model_; }
+  ReplicatedStrategy& strategy() { return strategy_; }
+  const optim::Optimizer& optimizer() const { return *optimizer_; }
+
+  /// All gradients as one flat tensor over the strategy's memory.
+  at::Tensor gradients() {
+    const comm::Buffer memory = strategy_.gradient_memory();
+    return at::from_blob(memory.data, {memory.count}, at::TensorOptions().dtype(at::kFloat));
+  }
+
+  /// Forward and backward of one micro-batch on top of what is there; returns the loss.
+  double micro_batch(const Batch& batch, double scale) {
+    const at::Tensor loss = (*model_)(batch.tokens, batch.targets);
+    const double value = loss.item<float>();
+    loss.backward(at::full_like(loss, scale));
+    return value;
+  }
+
+  void note_used(std::vector<char>& used) const {
+    for (std::size_t p = 0; p < used.size(); ++p) used[p] = used[p] || strategy_.used()[p];
+  }
+
+  double norm(const std::vector<char>& used) const {
+    optim::ExactSum sum;
+    optim::add_squares(strategy_.owned(), used, sum);
+    return std::sqrt(sum.value());
+  }
+
+  void optimize(const std::vector<char>& used, double norm, double max_norm) {
+    optimizer_->step(strategy_.owned(), used, optim::clip_coefficient(norm, max_norm));
+    strategy_.after_optimizer();
+  }
+
+ private:
+  std::unique_ptr<comm::Communicator> comm_;
+  std::unique_ptr<Model> model_;
+  ReplicatedStrategy strategy_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+/// Reference A: each rank's micro-batches by themselves, added up in the order in which the
+/// strategies add them, so that the bits must agree.
+class ReferenceA {
+ public:
+  ReferenceA(const RunConfig& config, AccumulationOrder order, const Feed& feed)
+      : config_(config), order_(order), feed_(feed), whole_(config) {}
+
+  StepRecord step(std::int64_t index, ReferenceResult& result, at::Tensor& first_gradient) {
+    StepRecord record;
+    std::vector<char> used(whole_.model().parameters().size(), 0);
+    at::Tensor total;
+    std::vector<double> losses(config_.world_size, 0.0);
+    if (order_ == AccumulationOrder::kMicroBatchesFirst) {
+      total = sum_over_ranks(index, 0, config_.accumulation, used, losses);
+    } else {
+      for (int micro = 0; micro < config_.accumulation; ++micro) {
+        const at::Tensor average = sum_over_ranks(index, micro, micro + 1, used, losses);
+        if (micro == 0) {
+          total = average;
+        } else {
+          total.add_(average);
+        }
+      }
+    }
+    whole_.gradients().copy_(total);
+    double loss = losses[0];
+    for (int rank = 1; rank < config_.world_size; ++rank) loss += losses[rank];
+    record.loss = loss * (1.0 / config_.world_size);
+    if (index == 0) {
+      first_gradient = total.clone();
+      for (const OwnedPiece& piece : whole_.strategy().owned().pieces) {
+        result.digests[piece.parameter->index()].first_gradient =
+            digest(piece.gradient, 0, piece.count);
+      }
+    }
+    record.gradient_norm = whole_.norm(used);
+    whole_.optimize(used, record.gradient_norm, config_.max_norm);
+    return record;
+  }
+
+  double evaluate(std::int64_t max_windows) {
+    at::NoGradGuard no_grad;
+    const data::EvaluationPlan plan = feed_.evaluation_plan(max_windows);
+    double sum = 0;
+    double all_rows = 0;
+    for (int rank = 0; rank < config_.world_size; ++rank) {
+      double rank_sum = 0;
+      for (std::int64_t round = 0; round < plan.rounds(); ++round) {
+        std::int64_t rows = 0;
+        const Batch batch = feed_.held_out(plan, round, rank, &rows);
+        rank_sum += static_cast<double>(rows) *
+                    whole_.model()(batch.tokens, batch.targets).item<float>();
+        all_rows += static_cast<double>(rows);
+      }
+      sum = rank == 0 ? rank_sum : sum + rank_sum;
+    }
+    return sum / all_rows;
+  }
+
+  Whole& whole() { return whole_; }
+
+ private:
+  /// Average over ranks of the gradients of micro-batches [begin, end): rank 0's first, then by
+  /// rank, then one multiplication. Adds each rank's loss share.
+  at::Tensor sum_over_ranks(std::int64_t index, int begin, int end, std::vector<char>& used,
+                            std::vector<double>& losses) {
+    at::Tensor sum;
+    for (int rank = 0; rank < config_.world_size; ++rank) {
+      whole_.strategy().begin_step();
+      for (int micro = begin; micro < end; ++micro) {
+        whole_.strategy().begin_micro_batch(micro, config_.accumulation);
+        losses[rank] += whole_.micro_batch(feed_.training(index, micro, rank),
+                                           1.0 / config_.accumulation) /
+                        config_.accumulation;
+      }
+      whole_.strategy().finish_gradients();
+      whole_.note_used(used);
+      if (rank == 0) {
+        sum = whole_.gradients().clone();
+      } else {
+        sum.add_(whole_.gradients());
+      }
+    }
+    return sum.mul_(1.0f / static_cast<float>(config_.world_size));
+  }
+
+  RunConfig config_;
+  AccumulationOrder order_;
+  const Feed& feed_;
+  Whole whole_;
+};
+
+/// Compares the step-1 gradients of A and B tensor by tensor.
+void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b,
+                       const float* base, ReferenceResult& result) {
+  const double all = a.to(at::kDouble).norm().item<double>();
+  result.norm_rel_diff = all == 0 ? 0 : std::abs(b.to(at::kDouble).norm().item<double>() / all - 1);
+  result.gradients_close = result.norm_rel_diff <= kNormBound;
+  for (const OwnedPiece& piece : whole.strategy().owned().pieces) {
+    const std::int64_t offset = piece.gradient - base;
+    const at::Tensor x = a.narrow(0, offset, piece.count).to(at::kDouble);
+    const at::Tensor y = b.narrow(0, offset, piece.count).to(at::kDouble);
+    const double difference = (x - y).norm().item<double>();
+    const double norm = x.norm().item<double>();
+    if (difference <= kGradientFloor * kGradientBound * all) continue;
+    const double relative = difference / std::max(norm, kGradientFloor * all);
+    if (relative > result.gradient_max_rel_diff) {
+      result.gradient_max_rel_diff = relative;
+      result.gradient_worst_tensor = piece.parameter->name();
+    }
+  }
+  result.gradients_close =
+      result.gradients_close && result.gradient_max_rel_diff <= kGradientBound;
+}
+
+double relative_distance(Whole& a, Whole& b) {
+  double difference = 0;
+  double norm = 0;
+  const auto& pieces_a = a.strategy().owned().pieces;
+  const auto& pieces_b = b.strategy().owned().pieces;
+  for (std::size_t i = 0; i < pieces_a.size(); ++i) {
+    for (std::int64_t j = 0; j < pieces_a[i].count; ++j) {
+      const double x = pieces_a[i].value[j];
+      const double d = x - pieces_b[i].value[j];
+      difference += d * d;
+      norm += x * x;
+    }
+  }
+  return norm == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+}  // namespace
+
+ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job) {
+  const auto source = data::open_source(config.data, config.seed, config.model.vocab);
+  const Feed feed(config, *source);
+  ReferenceResult result;
+  ReferenceA a(config, order, feed);
+  const std::vector<Parameter*>& parameters = a.whole().model().parameters();
+  result.digests.resize(parameters.size());
+  for (const Parameter* p : parameters) result.parameter_names.push_back(p->name());
+
+  const std::int64_t steps = config.warmup + config.steps;
+  at::Tensor first_gradient;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    result.steps.push_back(a.step(step, result, first_gradient));
+    if (step == 0) result.evaluation_losses.push_back(a.evaluate(config.batch * config.world_size));
+    job.set_progress(0, step + 1);
+  }
+  std::vector<ParameterDigest> digests =
+      digest_owned(a.whole().strategy().owned(), a.whole().optimizer(), parameters.size());
+  for (std::size_t p = 0; p < digests.size(); ++p) {
+    digests[p].first_gradient = result.digests[p].first_gradient;
+  }
+  result.digests = std::move(digests);
+
+  // Reference B is compared within bounds, not bit by bit, so it may use all cores.
+  at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  Whole b(config);
+  std::vector<char> used(parameters.size(), 0);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    b.strategy().begin_step();
+    b.strategy().begin_micro_batch(0, 1);
+    b.micro_batch(feed.global(step), 1.0);
+    b.strategy().finish_gradients();
+    used.assign(parameters.size(), 0);
+    b.note_used(used);
+    if (step == 0) {
+      compare_gradients(b, first_gradient, b.gradients(),
+                        static_cast<const float*>(b.strategy().gradient_memory().data), result);
+      first_gradient.reset();
+    }
+    b.optimize(used, b.norm(used), config.max_norm);
+    job.set_progress(0, steps + step + 1);
+  }
+  result.parameter_rel_distance = relative_distance(a.whole(), b);
+  return result;
+}
+
+}  // namespace shardbench::train

@@ -1,0 +1,113 @@
+#include "common/train/runner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/core/error.h"
+#include "common/data/token_source.h"
+#include "common/models/config.h"
+#include "common/train/rank_run.h"
+
+namespace shardbench::train {
+
+namespace {
+
+constexpr int kMaxWorldSize = 64;
+
+void require(bool ok, const char* flag, std::int64_t value, const char* valid) {
+  if (!ok) throw UserError::format("{} {} is not possible: give {}", flag, value, valid);
+}
+
+/// A reference has nobody to wait for: only a step that takes this long has stalled.
+constexpr double kReferenceTimeout_s = 3600;
+
+std::shared_ptr<comm::Job> make_job(int world_size, double timeout_s) {
+  comm::Job::Options options;
+  options.world_size = world_size;
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
+#ifdef SHARDBENCH_GUARD_PEERS
+  options.guard_peers = true;
+#endif
+  return comm::Job::create(options);
+}
+
+}  // namespace
+
+void validate(const RunConfig& config, const Registry& registry) {
+  const StrategyEntry& entry = registry.find(config.strategy);
+  require(config.world_size >= 1 && config.world_size <= kMaxWorldSize, "--world",
+          config.world_size, "a number from 1 to 64");
+  require(config.batch >= 1, "--batch", config.batch, "a number >= 1");
+  require(config.seq >= 1, "--seq", config.seq, "a number >= 1");
+  require(config.steps >= 1, "--steps", config.steps, "a number >= 1");
+  require(config.warmup >= 0, "--warmup", config.warmup, "a number >= 0");
+  require(config.accumulation >= 1, "--grad-accum", config.accumulation, "a number >= 1");
+  require(config.threads >= 1, "--threads", config.threads, "a number >= 1");
+  require(config.options.forward_prefetch >= 0, "--forward-prefetch",
+          config.options.forward_prefetch, "a number >= 0");
+  require(config.options.backward_prefetch >= 0, "--backward-prefetch",
+          config.options.backward_prefetch, "a number >= 0");
+  if (config.options.bucket_cap_mib <= 0) {
+    throw UserError("--bucket-cap-mib must be above 0, such as 25");
+  }
+  if (config.timeout_s <= 0) throw UserError("--timeout must be above 0 seconds");
+  if (entry.formula == sharding::FormulaKind::kSingle && config.world_size != 1) {
+    throw UserError::format("strategy {} runs in one process: give --world 1, not {}", entry.name,
+                            config.world_size);
+  }
+  if (config.inject && config.inject->rank >= config.world_size) {
+    throw UserError::format("--inject names rank {}, but --world {} has ranks 0 to {}",
+                            config.inject->rank, config.world_size, config.world_size - 1);
+  }
+  models::validate(config.model);
+  if (config.seq > config.model.context) {
+    throw UserError::format("--seq {} is longer than the context of {}: give at most {}, or raise "
+                            "--context", config.seq, config.model.name, config.model.context);
+  }
+  validate(config.optimizer);
+  sharding::plan_units(models::shape_of(config.model), config.options.units);
+  data::open_source(config.data, config.seed, config.model.vocab)
+      ->require_windows(config.seq, /*held_out=*/true);
+}
+
+StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
+                         const Progress& progress) {
+  StrategyRun run;
+  run.config = config;
+  const std::shared_ptr<comm::Job> job = make_job(config.world_size, config.timeout_s);
+  const int all = config.warmup + config.steps;
+  const comm::JobOutcome outcome = comm::run_forked(
+      job,
+      [&](int rank) {
+        prepare_process(config);
+        return serialize(run_rank(config, registry, job, rank));
+      },
+      progress ? [&](std::int64_t done) { progress(static_cast<int>(done), all); }
+               : std::function<void(std::int64_t)>{});
+  run.failure = outcome.failure;
+  run.signal = outcome.signal;
+  if (outcome.ok) {
+    for (const std::string& text : outcome.results) run.ranks.push_back(deserialize(text));
+  }
+  return run;
+}
+
+ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
+                           const Progress& progress) {
+  ReferenceRun run;
+  const std::shared_ptr<comm::Job> job = make_job(1, std::max(config.timeout_s, kReferenceTimeout_s));
+  const comm::JobOutcome outcome = comm::run_forked(
+      job,
+      [&](int) {
+        prepare_process(config);
+        return serialize(run_references(config, order, *job));
+      },
+      progress ? [&](std::int64_t done) { progress(static_cast<int>(done), 2 * (config.warmup + config.steps)); }
+               : std::function<void(std::int64_t)>{});
+  run.failure = outcome.failure;
+  run.signal = outcome.signal;
+  if (outcome.ok) run.result = deserialize_reference(outcome.results[0]);
+  return run;
+}
+
+}  // namespace shardbench::train

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+
+#include "common/train/config.h"
+#include "common/train/registry.h"
+#include "common/train/result.h"
+
+namespace shardbench::train {
+
+/// Progress of a run, called in the launcher (never in a rank): steps done so far, out of all.
+using Progress = std::function<void(int done, int all)>;
+
+/// Checks the request before any rank starts: strategy known, sizes sensible, data readable and
+/// long enough, options that exclude each other. Throws UserError.
+void validate(const RunConfig& config, const Registry& registry);
+
+/// Trains one strategy on freshly forked ranks and brings back what each measured. Never throws
+/// for what a rank did: see StrategyRun::failure. The caller's process never touches LibTorch.
+StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
+                         const Progress& progress = {});
+
+/// Runs references A and B (whole batch at once) of the same job in one forked process.
+/// `order` is how A adds micro-batches and ranks up; it only matters with accumulation > 1.
+struct ReferenceRun {
+  std::optional<ReferenceResult> result;
+  std::optional<comm::AbortRecord> failure;
+  int signal = 0;
+};
+ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
+                           const Progress& progress = {});
+
+}  // namespace shardbench::train

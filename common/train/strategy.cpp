@@ -1,0 +1,61 @@
+#include "common/train/strategy.h"
+
+#include "common/memory/tracker.h"
+#include "common/modules/init.h"
+
+namespace shardbench::train {
+
+void Strategy::attach(const StrategyContext& context) {
+  context_ = context;
+  used_.assign(context_.model->parameters().size(), 0);
+  context_.model->attach(*this, context_.options.units);
+  allocate();
+}
+
+void Strategy::begin_step() {
+  used_.assign(used_.size(), 0);
+  for (Parameter* p : model().parameters()) {
+    p->reset_gradient();
+    p->forget_uses();
+  }
+  start_step();
+}
+
+void Strategy::begin_micro_batch(int index, int count) {
+  micro_batch_ = index;
+  micro_batches_ = count;
+  phase_ = Phase::kForward;
+}
+
+void Strategy::finish_gradients() {
+  reduce_the_rest();
+  comm().quiesce();
+}
+
+void Strategy::after_optimizer() {
+  values_changed();
+  for (Parameter* p : model().parameters()) p->values_changed();
+}
+
+at::Tensor Strategy::gradient_target(Parameter& parameter) {
+  used_[parameter.index()] = 1;
+  return gradient_view(parameter);
+}
+
+void Strategy::enter(Phase phase, const Unit& unit) {
+  phase_ = phase;
+  memory::tracker().set_position(phase, unit.name);
+  if (context_.on_position) context_.on_position(phase, unit.name);
+}
+
+void initialize_pieces(const Model& model, const std::vector<sharding::FlatGroup>& groups,
+                       std::uint64_t seed, float* memory) {
+  for (const sharding::FlatGroup& group : groups) {
+    for (const sharding::Piece& piece : group.pieces) {
+      initialize(*model.parameters()[piece.parameter], seed, piece.begin, piece.count,
+                 memory + piece.offset);
+    }
+  }
+}
+
+}  // namespace shardbench::train

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "common/comm/communicator.h"
+#include "common/modules/module.h"
+#include "common/optim/owned.h"
+#include "common/sharding/flat.h"
+#include "common/train/config.h"
+
+namespace shardbench::train {
+
+/// What a strategy works with; none of it is owned and all of it outlives the strategy.
+struct StrategyContext {
+  Model* model = nullptr;
+  comm::Communicator* comm = nullptr;
+  StrategyOptions options;
+  std::uint64_t seed = 1;
+  /// Called whenever the run enters a unit or leaves one for the unit around it; may be empty.
+  std::function<void(Phase, std::string_view unit)> on_position;
+};
+
+/// A way to spread parameters, gradients and optimizer state over ranks: the hooks that modules
+/// call, plus a life around them:
+///
+///   attach;  each step: begin_step, {begin_micro_batch, forward, backward} x K,
+///   finish_gradients, optimizer over owned(), after_optimizer.
+///
+/// Gradients are averaged over ranks and summed over micro-batches (scale the loss by 1/K).
+class Strategy : public Hooks {
+ public:
+  /// Gives every parameter its memory and initial value and takes the model's hooks.
+  void attach(const StrategyContext& context);
+  /// Forgets gradients of the last step.
+  void begin_step();
+  /// Micro-batch `index` of `count` starts.
+  void begin_micro_batch(int index, int count);
+  /// On return owned().pieces[].gradient are final on every rank and peers no longer read values.
+  void finish_gradients();
+  /// The owned values have changed: makes them what the next forward sees.
+  void after_optimizer();
+
+  /// What this rank's optimizer steps.
+  virtual const Owned& owned() const = 0;
+  /// Whether every rank owns all of every parameter.
+  virtual bool replicated() const = 0;
+  /// Alignment padding inside param + grad memory of this rank, bytes.
+  virtual std::int64_t padding_bytes() const = 0;
+
+  /// By parameter index: whether a gradient was written on this rank since begin_step.
+  const std::vector<char>& used() const { return used_; }
+
+  /// Marks the use and asks the strategy for the memory.
+  at::Tensor gradient_target(Parameter& parameter) final;
+
+ protected:
+  virtual void allocate() = 0;                           ///< memory and initial values
+  virtual at::Tensor gradient_view(Parameter& parameter) = 0;
+  virtual void start_step() {}
+  virtual void reduce_the_rest() = 0;                    ///< see finish_gradients
+  virtual void values_changed() {}                       ///< see after_optimizer
+
+  Model& model() const { return *context_.model; }
+  comm::Communicator& comm() const { return *context_.comm; }
+  const StrategyOptions& options() const { return context_.options; }
+  std::uint64_t seed() const { return context_.seed; }
+  int micro_batch() const { return micro_batch_; }
+  bool last_micro_batch() const { return micro_batch_ + 1 == micro_batches_; }
+  /// Says where the run is: for memory peaks, error messages and call tags.
+  void enter(Phase phase, const Unit& unit);
+  comm::CallTag tag(std::string_view label) const { return {label, phase_}; }
+
+ private:
+  StrategyContext context_;
+  std::vector<char> used_;
+  int micro_batch_ = 0;
+  int micro_batches_ = 1;
+  Phase phase_ = Phase::kForward;
+};
+
+/// Fills flat memory (which must be zeroed) with the initial values of the pieces.
+void initialize_pieces(const Model& model, const std::vector<sharding::FlatGroup>& groups,
+                       std::uint64_t seed, float* memory);
+
+}  // namespace shardbench::train

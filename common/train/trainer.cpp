@@ -1,0 +1,192 @@
+#include "common/train/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "common/memory/process_memory.h"
+#include "common/memory/tracker.h"
+#include "common/optim/norm.h"
+#include "common/train/digest.h"
+
+namespace shardbench::train {
+
+namespace {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, const Parts& parts)
+    : config_(config),
+      parts_(parts),
+      optimizer_(optim::make_optimizer(config.optimizer, parts.strategy->owned())),
+      ever_used_(parts.model->parameters().size(), 0),
+      first_gradients_(parts.model->parameters().size(), 0) {}
+
+StepRecord Trainer::step(std::int64_t index) {
+  StepRecord record;
+  fence("step begins");
+  parts_.comm->reset();
+  fence("counters are zero");
+  const std::int64_t faults = memory::minor_faults();
+  Strategy& strategy = *parts_.strategy;
+  strategy.begin_step();
+  for (int micro = 0; micro < config_.accumulation; ++micro) {
+    strategy.begin_micro_batch(micro, config_.accumulation);
+    record.loss += micro_batch(index, micro, record) / config_.accumulation;
+  }
+  const std::int64_t reducing = now_ns();
+  strategy.finish_gradients();
+  record.backward_ns += now_ns() - reducing;
+
+  position(Phase::kMetrics);
+  const std::vector<char> used = exchange_metrics(record.loss);
+  if (index == 0) digest_gradients();
+
+  position(Phase::kOptimizer);
+  const std::int64_t optimizing = now_ns();
+  float scale = 1.0f;
+  if (config_.max_norm > 0) {
+    record.gradient_norm = gradient_norm(used);
+    scale = optim::clip_coefficient(record.gradient_norm, config_.max_norm);
+  }
+  optimizer_->step(strategy.owned(), used, scale);
+  strategy.after_optimizer();
+  record.optimizer_ns = now_ns() - optimizing;
+  record.step_ns = record.forward_ns + record.backward_ns + record.optimizer_ns;
+  record.minor_faults = memory::minor_faults() - faults;
+
+  position(Phase::kMetrics);
+  if (config_.max_norm <= 0) record.gradient_norm = gradient_norm(used);
+  parts_.comm->quiesce();
+  fence("step ends");
+  record.comm_ns = union_ns(parts_.comm->calls());
+  for (const comm::CallRecord& call : parts_.comm->calls()) {
+    if (call.phase == Phase::kMetrics) continue;
+    record.peer_wait_ns += call.peer_wait_ns;
+    record.exposed_ns += call.peer_wait_ns + call.move_ns;
+  }
+  return record;
+}
+
+double Trainer::micro_batch(std::int64_t index, int micro, StepRecord& record) {
+  const Batch batch = parts_.feed->training(index, micro, parts_.comm->rank());
+  const std::int64_t start = now_ns();
+  const at::Tensor loss = (*parts_.model)(batch.tokens, batch.targets);
+  const double value = loss.item<float>();
+  const std::int64_t middle = now_ns();
+  loss.backward(at::full_like(loss, 1.0 / config_.accumulation));
+  record.forward_ns += middle - start;
+  record.backward_ns += now_ns() - middle;
+  return value;
+}
+
+double Trainer::evaluate(std::int64_t max_windows) {
+  at::NoGradGuard no_grad;
+  const data::EvaluationPlan plan = parts_.feed->evaluation_plan(max_windows);
+  double sums[2] = {0, 0};  // loss x rows, rows
+  for (std::int64_t round = 0; round < plan.rounds(); ++round) {
+    std::int64_t rows = 0;
+    const Batch batch = parts_.feed->held_out(plan, round, parts_.comm->rank(), &rows);
+    const double loss = (*parts_.model)(batch.tokens, batch.targets).item<float>();
+    sums[0] += loss * static_cast<double>(rows);
+    sums[1] += static_cast<double>(rows);
+  }
+  position(Phase::kMetrics);
+  parts_.comm
+      ->all_reduce({sums, 2, DType::kFloat64}, comm::ReduceOp::kSum, {"evaluation", Phase::kMetrics})
+      .wait();
+  return sums[0] / sums[1];
+}
+
+std::vector<char> Trainer::exchange_metrics(double& loss) {
+  const std::vector<char>& own = parts_.strategy->used();
+  std::vector<double> values(own.begin(), own.end());
+  values.push_back(loss);
+  parts_.comm
+      ->all_reduce({values.data(), static_cast<std::int64_t>(values.size()), DType::kFloat64},
+                   comm::ReduceOp::kAverage, {"loss", Phase::kMetrics})
+      .wait();
+  loss = values.back();
+  std::vector<char> used(own.size());
+  for (std::size_t p = 0; p < used.size(); ++p) {
+    used[p] = values[p] > 0;
+    ever_used_[p] = ever_used_[p] || used[p];
+  }
+  return used;
+}
+
+double Trainer::gradient_norm(const std::vector<char>& used) {
+  optim::ExactSum sum;
+  optim::add_squares(parts_.strategy->owned(), used, sum);
+  if (!parts_.strategy->replicated()) {
+    parts_.comm
+        ->all_reduce({sum.limbs(), optim::ExactSum::kLimbs, DType::kInt64}, comm::ReduceOp::kSum,
+                     {"gradient norm", Phase::kMetrics})
+        .wait();
+  }
+  return std::sqrt(sum.value());
+}
+
+void Trainer::position(Phase phase) {
+  memory::tracker().set_position(phase, "");
+  if (parts_.on_position) parts_.on_position(phase, "");
+}
+
+void Trainer::fence(std::string_view label) {
+  parts_.comm->barrier({label, Phase::kMetrics}).wait();
+}
+
+void Trainer::digest_gradients() {
+  for (const OwnedPiece& piece : parts_.strategy->owned().pieces) {
+    first_gradients_[piece.parameter->index()] += digest(piece.gradient, piece.begin, piece.count);
+  }
+}
+
+std::vector<ParameterDigest> Trainer::digests() const {
+  std::vector<ParameterDigest> result =
+      digest_owned(parts_.strategy->owned(), *optimizer_, first_gradients_.size());
+  for (std::size_t p = 0; p < result.size(); ++p) result[p].first_gradient = first_gradients_[p];
+  return result;
+}
+
+std::vector<ParameterDigest> digest_owned(const Owned& owned, const optim::Optimizer& optimizer,
+                                          std::size_t parameters) {
+  std::vector<ParameterDigest> result(parameters);
+  for (const OwnedPiece& piece : owned.pieces) {
+    ParameterDigest& d = result[piece.parameter->index()];
+    d.value += digest(piece.value, piece.begin, piece.count);
+    if (const float* m = optimizer.first_moment(piece)) {
+      d.first_moment += digest(m, piece.begin, piece.count);
+    }
+    if (const float* v = optimizer.second_moment(piece)) {
+      d.second_moment += digest(v, piece.begin, piece.count);
+    }
+  }
+  return result;
+}
+
+std::int64_t union_ns(const std::vector<comm::CallRecord>& calls) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> spans;
+  for (const comm::CallRecord& call : calls) {
+    if (call.phase != Phase::kMetrics) spans.emplace_back(call.issued_ns, call.finished_ns);
+  }
+  std::sort(spans.begin(), spans.end());
+  std::int64_t total = 0;
+  std::int64_t end = 0;
+  for (const auto& [begin, finish] : spans) {
+    total += std::max<std::int64_t>(0, finish - std::max(begin, end));
+    end = std::max(end, finish);
+  }
+  return total;
+}
+
+}  // namespace shardbench::train
