@@ -46,6 +46,8 @@ endif()
 add_library(shardbench_torch INTERFACE)
 target_include_directories(shardbench_torch SYSTEM INTERFACE
   ${SHARDBENCH_TORCH_INCLUDE} ${SHARDBENCH_TORCH_INCLUDE}/torch/csrc/api/include)
+# LibTorch brings headers of an fmt of its own (with its own inline namespace) but no library.
+target_compile_definitions(shardbench_torch INTERFACE FMT_HEADER_ONLY=1)
 # libtorch_cpu of a CUDA wheel needs libcudart and libcupti, which lie beside torch; its own
 # RPATH finds them at run time, the linker needs to be told.
 file(GLOB _nvidia_libs ${SHARDBENCH_TORCH_ROOT}/../nvidia/*/lib)

@@ -133,7 +133,8 @@ int compare_command(const Flags& flags, const Program& program) {
   progress.clear();
 
   print_failures(comparison);
-  const nlohmann::json document = bench::document(comparison, document_context(flags, program));
+  const nlohmann::ordered_json document =
+      bench::document(comparison, document_context(flags, program));
   if (file) file->write(document.dump(1) + "\n");
   if (flags.format == "json") {
     fmt::print("{}\n", document.dump(1));

@@ -80,7 +80,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::string flag = text.substr(0, text.find(':'));
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     if (text.find("override") != std::string::npos) {
-      return fmt::format("{} takes no value", flag.substr(0, flag.find(' ')));
+      return fmt::format("--{} takes no value", flag.substr(0, flag.find(' ')));
     }
     const bool twice = text.find("received") != std::string::npos;
     return twice ? fmt::format("{} is given more than once: leave one", flag)

@@ -84,7 +84,8 @@ int run_command(const RunFlags& flags, const Program& program) {
     fmt::print(stderr, "shardbench: {} W={}: {}\n", config.strategy, config.world_size,
                row.traffic_error);
   }
-  nlohmann::json document = bench::document(comparison, document_context(flags.common, program));
+  nlohmann::ordered_json document =
+      bench::document(comparison, document_context(flags.common, program));
   if (bigram && document["results"][0].contains("evaluation")) {
     document["results"][0]["evaluation"]["bigram_baseline"] = *bigram;
   }

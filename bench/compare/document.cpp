@@ -14,7 +14,7 @@
 namespace shardbench::bench {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json environment() {
   json env = json::object();

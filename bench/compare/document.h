@@ -20,13 +20,14 @@ struct DocumentContext {
 
 /// Machine, build, versions and how the job ran (schema 1). Environment variables that change
 /// results are listed by name under "env".
-nlohmann::json context_json(const Request& request, const DocumentContext& context);
+nlohmann::ordered_json context_json(const Request& request, const DocumentContext& context);
 /// The work that all rows share.
-nlohmann::json config_json(const Request& request, const sharding::ModelShape& model);
+nlohmann::ordered_json config_json(const Request& request, const sharding::ModelShape& model);
 /// One row; absent = not measured. `baseline` may be null.
-nlohmann::json result_json(const Row& row, const Row* baseline, const sharding::ModelShape& model);
+nlohmann::ordered_json result_json(const Row& row, const Row* baseline,
+                                   const sharding::ModelShape& model);
 
 /// schema_version, context, config, results, okay.
-nlohmann::json document(const Comparison& comparison, const DocumentContext& context);
+nlohmann::ordered_json document(const Comparison& comparison, const DocumentContext& context);
 
 }  // namespace shardbench::bench

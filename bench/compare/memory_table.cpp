@@ -46,10 +46,7 @@ std::vector<std::string> rank_cells(const std::string& name, const std::string& 
 }
 
 bool ranks_differ(const Row& row) {
-  for (const RankFigures& rank : row.ranks) {
-    if (rank.memory.at_peak != row.ranks.front().memory.at_peak) return true;
-  }
-  return row.persistent().differs() || row.peak().differs();
+  return bytes_differ(row.persistent()) || bytes_differ(row.peak());
 }
 
 /// Min, mean and max of every column over the ranks.

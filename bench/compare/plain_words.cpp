@@ -113,8 +113,8 @@ std::string memory_text(const Block& block, double parameters) {
   const double per_parameter = kBytesPerElement * (2 + optimizer_moments(optimizer));
   const auto states = [&](const Row& row) {
     const Spread persistent = row.persistent();
-    const std::string least = persistent.differs() ? mib(persistent.min) + "-" : "";
-    return fmt::format("{} of them ({}{} MiB)", short_number(persistent.mean / parameters), least,
+    const std::string least = bytes_differ(persistent) ? mib(persistent.min) + "-" : "";
+    return fmt::format("{} ({}{} MiB)", short_number(persistent.mean / parameters), least,
                        mib(persistent.max));
   };
   const auto activations = [](const Row& row) {
@@ -122,11 +122,12 @@ std::string memory_text(const Block& block, double parameters) {
     return fmt::format("{} MiB", mib(static_cast<double>(row.peak_rank().memory.at_peak[index])));
   };
   return fmt::format(
-      "Weights, gradients and {} state are {:.0f} bytes per parameter, cut in W {:.0f}/{}. A rank "
+      "Weights, gradients and {} state are {:.0f} bytes per parameter, {:.0f}/W = {} when cut. A "
+      "rank "
       "keeps: {}. Activations stay whole: {}.",
       optimizer.kind == train::OptimizerKind::kAdamW ? "AdamW" : "SGD", per_parameter,
-      per_parameter, block.world_size, joined(grouped(block, states), "; "),
-      joined(grouped(block, activations), ", "));
+      per_parameter, short_number(per_parameter / block.world_size),
+      joined(grouped(block, states), "; "), joined(grouped(block, activations), ", "));
 }
 
 std::string traffic_text(const Block& block, double parameters) {
@@ -138,7 +139,7 @@ std::string traffic_text(const Block& block, double parameters) {
     return fmt::format("{:.2f}f", row.sent().mean / unit);
   };
   std::string text = fmt::format(
-      "Sent by a rank per step, in weights ({} MiB): {}, f = (W-1)/W = {}",
+      "A rank sends per step, in multiples of the weights ({} MiB): {} with f = (W-1)/W = {}",
       mib(kBytesPerElement * parameters), joined(grouped(block, multiple), ", "), ratio(f));
   const Row* ddp = nullptr;
   const Row* sharded = nullptr;
@@ -148,7 +149,7 @@ std::string traffic_text(const Block& block, double parameters) {
     if (row.sharded()) sharded = &row;
   }
   if (ddp != nullptr && sharded != nullptr) {
-    text += fmt::format(" ({}: {} x ddp)", sharded->strategy(),
+    text += fmt::format("; {} is {} x ddp", sharded->strategy(),
                         ratio(sharded->sent().mean / ddp->sent().mean));
   }
   const bool agree = std::all_of(block.rows.begin(), block.rows.end(), [](const Row& row) {

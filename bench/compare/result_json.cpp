@@ -9,7 +9,7 @@
 namespace shardbench::bench {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 std::int64_t whole(double ns) { return std::llround(ns); }
 
@@ -43,7 +43,7 @@ json memory_json(const Row& row) {
   out["persistent"] = rank.persistent_bytes;
   out["padding"] = memory.padding;
   out["peak"] = memory.peak;
-  out["init_peak"] = memory.first_step_peak;
+  out["first_step_peak"] = memory.first_step_peak;
   out["peak_phase"] = name_of(memory.peak_phase);
   out["peak_unit"] = memory.peak_unit;
   out["peak_rank"] = rank.rank;

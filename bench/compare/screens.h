@@ -31,6 +31,9 @@ std::string time_table(const Comparison& comparison);
 std::string verdict_text(const Row& row);
 /// The first row of the block that is right and belongs to the baseline, or null.
 const Row* baseline_row(const Comparison& comparison, const Block& block);
+/// Whether min and max of a spread of bytes, or of ns, look different in a table.
+bool bytes_differ(const Spread& spread);
+bool times_differ(const Spread& spread);
 /// `value` over the baseline's, two decimals; a dash when there is no baseline or it is 0.
 std::string ratio_to(double value, double baseline);
 

@@ -56,6 +56,11 @@ std::size_t TextTable::gap_before(std::size_t column) const {
   return here.group == before.group && !here.group.empty() ? 1 : 2;
 }
 
+std::size_t TextTable::label_begin(const Group& group, std::size_t begin, std::size_t end) {
+  const bool one = group.end - group.begin == 1;
+  return one ? end - group.label.size() : begin + (end - begin - group.label.size()) / 2;
+}
+
 std::vector<std::size_t> TextTable::widths(const std::vector<Group>& groups) const {
   std::vector<std::size_t> width(columns_.size());
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -64,24 +69,20 @@ std::vector<std::size_t> TextTable::widths(const std::vector<Group>& groups) con
       if (i < line.cells.size()) width[i] = std::max(width[i], line.cells[i].size());
     }
   }
-  // A label may reach left into the gap before its group, but not into the label before it.
+  // The label of a single column may reach left into the gap, but not into the label before it.
   std::size_t position = 0;
-  std::size_t label_end = 0;
+  std::size_t first_free = 0;
   for (const Group& group : groups) {
-    std::size_t begin = position;
+    const std::size_t begin = position + gap_before(group.begin);
     std::size_t end = position;
-    for (std::size_t i = group.begin; i < group.end; ++i) {
-      end += gap_before(i) + width[i];
-      if (i == group.begin) begin += gap_before(i);
-    }
-    const std::size_t first_free = label_end == 0 ? 0 : label_end + 1;
-    const std::size_t room = end - std::min(end, group.end - group.begin == 1 ? first_free : begin);
+    for (std::size_t i = group.begin; i < group.end; ++i) end += gap_before(i) + width[i];
+    const bool one = group.end - group.begin == 1;
+    const std::size_t room = end - (one ? std::min(first_free, begin) : begin);
     if (group.label.size() > room) {
-      const std::size_t more = group.label.size() - room;
-      width[group.begin] += more;
-      end += more;
+      width[group.begin] += group.label.size() - room;
+      end += group.label.size() - room;
     }
-    if (!group.label.empty()) label_end = end;
+    if (!group.label.empty()) first_free = label_begin(group, begin, end) + group.label.size() + 1;
     position = end;
   }
   return width;
@@ -102,10 +103,7 @@ std::string TextTable::render() const {
   for (const Group& group : all_groups) {
     if (group.label.empty()) continue;
     const std::size_t end = start[group.end - 1] + width[group.end - 1];
-    const std::size_t spare =
-        end - start[group.begin] - std::min(end - start[group.begin], group.label.size());
-    const bool one = group.end - group.begin == 1;
-    pad_to(top, one ? end - group.label.size() : start[group.begin] + spare / 2);
+    pad_to(top, label_begin(group, start[group.begin], end));
     top += group.label;
   }
   end_line(out, top);

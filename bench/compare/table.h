@@ -39,6 +39,8 @@ class TextTable {
   };
   std::vector<Group> groups() const;
   std::size_t gap_before(std::size_t column) const;
+  /// Where the label of a group over [begin, end) starts: centred, or to the right over one column.
+  static std::size_t label_begin(const Group& group, std::size_t begin, std::size_t end);
   std::vector<std::size_t> widths(const std::vector<Group>& groups) const;
 
   std::vector<Column> columns_;

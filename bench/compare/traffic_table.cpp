@@ -62,7 +62,7 @@ void add_line(TextTable& table, const std::vector<std::string>& names, const Lin
                 line.wire_counted ? mib(wire.mean) : kNotMeasured, mib(formula.mean),
                 fmt::format("{:.0f}", worst_difference(line)), bandwidth});
   table.add_row(std::move(cells));
-  if (!algo.differs() && !wire.differs()) return;
+  if (!bytes_differ(algo) && !bytes_differ(wire)) return;
   const auto add = [&](const char* name, double Spread::*part) {
     table.add_row({"", "", "", name, "", "", mib(algo.*part),
                    line.wire_counted ? mib(wire.*part) : kNotMeasured, mib(formula.*part), "", ""});
@@ -80,7 +80,7 @@ void add_row(TextTable& table, const Row& row) {
     total.add(entry);
   }
   const std::string world = fmt::format("{}", row.config.world_size);
-  if (lines.empty()) {
+  if (lines.empty() || row.config.world_size == 1) {
     table.add_span({row.strategy(), world}, "nothing sent");
     return;
   }

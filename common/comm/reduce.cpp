@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "common/comm/half.h"
 #include "common/core/error.h"
@@ -19,6 +20,9 @@ namespace shardbench::comm {
 namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements: accumulator and one source stay in L1
+
+using Sources = std::span<const void* const>;
+using Destinations = std::span<void* const>;
 
 /// How one dtype is stored and what it is added up in.
 struct Float64 {
@@ -67,56 +71,81 @@ using Stored = typename Type::Stored;
 template <typename Type>
 using Sum = typename Type::Sum;
 
-/// Reduces `n` <= kBlock elements at offset `at` of every source into `sum`.
-template <typename Type, bool kMaximum>
-[[gnu::always_inline]] inline void reduce_block(std::span<const void* const> sources,
-                                                std::int64_t at, std::int64_t n,
-                                                Sum<Type>* __restrict sum) {
-  const auto* first = static_cast<const Stored<Type>*>(sources[0]) + at;
+/// The last step for one element: the average's factor, then rounding, or adding to what is there.
+template <typename Type, bool kAccumulate>
+[[gnu::always_inline]] inline void finish(Sum<Type> value, Sum<Type> scale, Stored<Type>& out) {
+  if constexpr (!std::is_same_v<Type, Int64>) value *= scale;  // by 1 changes nothing
+  if constexpr (kAccumulate) value = Type::load(out) + value;
+  out = Type::store(value);
+}
+
+/// Reduces `n` <= kBlock elements at offset `at` of every source into `out`, which may be the same
+/// memory as one of them (so the loops say that elements do not depend on each other).
+template <typename Type, bool kMaximum, bool kAccumulate>
+[[gnu::always_inline]] inline void reduce_block(Sources sources, std::int64_t at, std::int64_t n,
+                                                Sum<Type> scale, Stored<Type>* out) {
+  const auto source = [&](std::size_t s) {
+    return static_cast<const Stored<Type>*>(sources[s]) + at;
+  };
+  const Stored<Type>* const first = source(0);
   if (sources.size() == 1) {
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = Type::load(first[i]);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) {
+      finish<Type, kAccumulate>(Type::load(first[i]), scale, out[i]);
+    }
     return;
   }
-  const auto* second = static_cast<const Stored<Type>*>(sources[1]) + at;
-  for (std::int64_t i = 0; i < n; ++i) {
-    sum[i] = combine<kMaximum>(Type::load(first[i]), Type::load(second[i]));
+  const Stored<Type>* const second = source(1);
+  if (sources.size() == 2) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Sum<Type> sum = combine<kMaximum>(Type::load(first[i]), Type::load(second[i]));
+      finish<Type, kAccumulate>(sum, scale, out[i]);
+    }
+    return;
   }
-  for (std::size_t s = 2; s < sources.size(); ++s) {
-    const auto* source = static_cast<const Stored<Type>*>(sources[s]) + at;
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = combine<kMaximum>(sum[i], Type::load(source[i]));
+  alignas(64) Sum<Type> sums[kBlock];
+  for (std::int64_t i = 0; i < n; ++i) {
+    sums[i] = combine<kMaximum>(Type::load(first[i]), Type::load(second[i]));
+  }
+  for (std::size_t s = 2; s + 1 < sources.size(); ++s) {
+    const Stored<Type>* const next = source(s);
+    for (std::int64_t i = 0; i < n; ++i) {
+      sums[i] = combine<kMaximum>(sums[i], Type::load(next[i]));
+    }
+  }
+  const Stored<Type>* const last = source(sources.size() - 1);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Sum<Type> sum = combine<kMaximum>(sums[i], Type::load(last[i]));
+    finish<Type, kAccumulate>(sum, scale, out[i]);
   }
 }
 
 template <typename Type, bool kMaximum>
-[[gnu::always_inline]] inline void reduce_all(std::span<const void* const> sources,
-                                              std::span<void* const> destinations,
+[[gnu::always_inline]] inline void reduce_all(Sources sources, Destinations destinations,
                                               std::int64_t count, Sum<Type> scale,
                                               bool accumulate) {
-  alignas(64) Sum<Type> sum[kBlock];
   alignas(64) Stored<Type> result[kBlock];
   for (std::int64_t at = 0; at < count; at += kBlock) {
     const std::int64_t n = std::min(kBlock, count - at);
-    reduce_block<Type, kMaximum>(sources, at, n, sum);
-    if (scale != Sum<Type>{1}) {
-      for (std::int64_t i = 0; i < n; ++i) sum[i] *= scale;
-    }
     if (accumulate) {
       for (void* destination : destinations) {
         auto* out = static_cast<Stored<Type>*>(destination) + at;
-        for (std::int64_t i = 0; i < n; ++i) out[i] = Type::store(Type::load(out[i]) + sum[i]);
+        reduce_block<Type, kMaximum, true>(sources, at, n, scale, out);
       }
-      continue;
-    }
-    for (std::int64_t i = 0; i < n; ++i) result[i] = Type::store(sum[i]);
-    for (void* destination : destinations) {
-      std::memcpy(static_cast<Stored<Type>*>(destination) + at, result,
-                  static_cast<std::size_t>(n) * sizeof(Stored<Type>));
+    } else if (destinations.size() == 1) {
+      auto* out = static_cast<Stored<Type>*>(destinations[0]) + at;
+      reduce_block<Type, kMaximum, false>(sources, at, n, scale, out);
+    } else {
+      reduce_block<Type, kMaximum, false>(sources, at, n, scale, result);
+      for (void* destination : destinations) {
+        std::memcpy(static_cast<Stored<Type>*>(destination) + at, result,
+                    static_cast<std::size_t>(n) * sizeof(Stored<Type>));
+      }
     }
   }
 }
-
-using Sources = std::span<const void* const>;
-using Destinations = std::span<void* const>;
 
 #define SHARDBENCH_KERNEL(name, Type, maximum)                                                \
   SHARDBENCH_CLONES void name(Sources sources, Destinations destinations, std::int64_t count, \

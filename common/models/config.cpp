@@ -1,6 +1,7 @@
 #include "common/models/config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 
 #include "common/core/error.h"
@@ -79,6 +80,7 @@ void require_positive(const ModelConfig& config, const char* what, std::int64_t 
 /// Largest sizes for which every product of two of them fits into 63 bits with room to spare.
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 30;
 
+/// The divisor of `of` that is closest to `wanted`; the smaller of two.
 std::int64_t nearest_divisor(std::int64_t of, std::int64_t wanted) {
   std::int64_t best = 1;
   for (std::int64_t d = 1; d * d <= of; ++d) {

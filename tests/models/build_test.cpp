@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/core/error.h"
 #include "tests/support/plain_hooks.h"
 

@@ -126,7 +126,7 @@ TEST(Validate, RefusesWhatCannotBeBuilt) {
   EXPECT_THAT(message([](ModelConfig& c) { c.context = 0; }), HasSubstr("context is 0"));
   EXPECT_THAT(message([](ModelConfig& c) { c.heads = 0; }), HasSubstr("heads is 0"));
   EXPECT_THAT(message([](ModelConfig& c) { c.heads = 7; }),
-              HasSubstr("7 heads do not divide hidden 384; use 8 heads"));
+              HasSubstr("7 heads do not divide hidden 384; use 6 heads"));
   EXPECT_THAT(message([](ModelConfig& c) { c.dropout = 1; }), HasSubstr("dropout is 1"));
   EXPECT_THAT(message([](ModelConfig& c) { c.dropout = -0.1; }), HasSubstr("dropout is -0.1"));
   EXPECT_THAT(message([](ModelConfig& c) { c.hidden = std::int64_t{1} << 40; }),

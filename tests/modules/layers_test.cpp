@@ -1,6 +1,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -225,7 +228,7 @@ TEST_P(Layers, WithoutGradientsNothingIsRecorded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Layers, ::testing::ValuesIn(make_cases()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 /// Applies one layer twice.
 class Twice : public Module {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <map>
+#include <limits>
 #include <string>
 #include <vector>
 

@@ -86,7 +86,7 @@ case_without_root() {
   run compare
   expect_status 2
   expect_one_message
-  expect_err "as root run: apt-get install -y cmake ninja-build mold"
+  expect_err "as root run: apt-get update && apt-get install -y cmake ninja-build mold"
   expect_calls 0 "apt-get"
   expect_calls 0 "pip"
 }
