@@ -47,10 +47,12 @@ void Ddp::reduce_the_rest() {
 }
 
 void Ddp::reduce_next_bucket() {
-  const std::size_t next = reductions_.size();
-  const std::string label = fmt::format("bucket {}", next);
-  reductions_.push_back(
-      comm().all_reduce(bucket_memory(buckets()[next]), comm::ReduceOp::kAverage, tag(label)));
+  reductions_.push_back(reduce_bucket(static_cast<int>(reductions_.size())));
+}
+
+comm::Work Ddp::reduce_bucket(int index) {
+  return comm().all_reduce(bucket_memory(buckets()[index]), comm::ReduceOp::kAverage,
+                           tag(fmt::format("bucket {}", index)));
 }
 // [/hooks]
 

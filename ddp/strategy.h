@@ -18,6 +18,8 @@ class Ddp : public train::ReplicatedStrategy {
   at::Tensor gradient_view(Parameter& parameter) override;
   void start_step() override;
   void reduce_the_rest() override;
+  /// Issues the message that averages one bucket over ranks.
+  virtual comm::Work reduce_bucket(int index);
 
  private:
   void reduce_next_bucket();

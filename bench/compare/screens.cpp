@@ -17,6 +17,12 @@ std::string formula_cell(const Row& row) {
   return row.traffic_error.empty() ? "yes" : "NO";
 }
 
+/// Tokens per second in at most five characters up to ten million.
+std::string rate(double tokens_per_s) {
+  return tokens_per_s < 99999.5 ? fmt::format("{:.0f}", tokens_per_s)
+                                : fmt::format("{:.0f}k", tokens_per_s / 1000);
+}
+
 /// "x ddp" for the usual baseline; short names keep the column narrow.
 std::string ratio_name(const Comparison& comparison) {
   return "x " + baseline_of(comparison.request.strategies);
@@ -88,8 +94,8 @@ std::string brief_table(const Comparison& comparison, const Block& block) {
     const bool alone = row.config.world_size == 1;
     const double peak = row.peak().max;
     const double sent_bytes = row.sent().mean;
-    table.add_row({row.strategy(), ms(row.step.median), interval(row.step),
-                   fmt::format("{:.0f}", row.tokens_per_s), mib(row.persistent().max), mib(peak),
+    table.add_row({row.strategy(), ms(row.step.median), interval(row.step), rate(row.tokens_per_s),
+                   mib(row.persistent().max), mib(peak),
                    ratio_to(peak, base == nullptr ? 0 : base->peak().max),
                    alone ? kDash : mib(sent_bytes),
                    ratio_to(sent_bytes, base == nullptr ? 0 : base->sent().mean), formula_cell(row),

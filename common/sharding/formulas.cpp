@@ -1,6 +1,7 @@
 #include "common/sharding/formulas.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -194,26 +195,42 @@ FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int ra
 std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch) {
   check(input, 0);
   SHARDBENCH_CHECK_GE(prefetch, 0);
+  const ModelShape& model = *input.model;
   const auto element = static_cast<std::int64_t>(size_of(input.dtype));
-  std::int64_t root = 0;
-  std::vector<std::int64_t> others;
-  for (const UnitShape& unit : plan_units(*input.model, input.units)) {
-    const std::int64_t bytes = unit_buffer(*input.model, unit).extent * element;
-    if (unit.anchor == 0) {
-      root += bytes;
-    } else {
-      others.push_back(bytes);
+  // Units of one anchor are entered together; those around them are open as well.
+  struct Group {
+    int anchor;
+    std::vector<std::int64_t> units;
+  };
+  std::vector<Group> groups;  // in forward order, the root's first
+  std::vector<std::int64_t> own(model.modules.size(), 0);
+  for (const UnitShape& unit : plan_units(model, input.units)) {
+    const std::int64_t bytes = unit_buffer(model, unit).extent * element;
+    own[unit.anchor] += bytes;
+    if (groups.empty() || groups.back().anchor != unit.anchor) groups.push_back({unit.anchor, {}});
+    groups.back().units.push_back(bytes);
+  }
+  const auto ahead = [&](auto begin, auto end) {
+    std::int64_t sum = 0;
+    int left = prefetch;
+    for (auto group = begin; group != end; ++group) {
+      for (std::int64_t bytes : group->units) sum += left-- > 0 ? bytes : 0;
     }
-  }
-  const std::size_t window = static_cast<std::size_t>(prefetch) + 1;
-  std::int64_t live = 0;
+    return sum;
+  };
+  // The root is open all the time, so nobody waits for it on the way back.
+  const auto first = groups.rend() - (!groups.empty() && groups.front().anchor == 0 ? 1 : 0);
   std::int64_t largest = 0;
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    live += others[i];
-    if (i >= window) live -= others[i - window];
-    largest = std::max(largest, live);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    std::int64_t open = 0;
+    for (int m = groups[g].anchor; m >= 0; m = model.modules[m].parent) open += own[m];
+    const auto here = groups.begin() + static_cast<std::ptrdiff_t>(g);
+    const std::int64_t forward = ahead(here + 1, groups.end());
+    const std::int64_t backward =
+        g == 0 ? 0 : ahead(std::make_reverse_iterator(here), first);
+    largest = std::max(largest, open + std::max(forward, backward));
   }
-  return root + largest;
+  return largest;
 }
 
 }  // namespace shardbench::sharding

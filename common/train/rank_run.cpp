@@ -59,7 +59,7 @@ std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config,
       shared ? comm::make_shm(job, rank) : comm::make_local();
   rank_context() = {rank, config.world_size, shared ? "shm" : "local"};
   if (config.link) comm = comm::with_link(std::move(comm), *config.link);
-  return comm::record(std::move(comm), shared ? comm::wire_matrix(job) : nullptr);
+  return comm::record(std::move(comm), shared ? comm::wire_matrix(job) : comm::local_wire_matrix());
 }
 
 /// Entries outside `metrics`, which the steadiness of traffic is about.

@@ -213,12 +213,16 @@ void ShardedStrategy::start_step() {
   for (ShardedUnit& unit : units_) unit.reduced_before = false;
 }
 
-void ShardedStrategy::reduce_the_rest() {
+void ShardedStrategy::reduce_unfinished() {
   for (ShardedUnit& unit : units_) {
     for (Parameter* p : unit.unit->parameters) p->forget_uses();
     reduce_if_complete(unit, /*also_unwritten=*/true);
   }
   while (!reducing_.empty()) finish_reduce(units_[reducing_.front()]);
+}
+
+void ShardedStrategy::reduce_the_rest() {
+  reduce_unfinished();
   for (ShardedUnit& unit : units_) reshard(unit);
 }
 

@@ -70,6 +70,8 @@ class ShardedStrategy : public Strategy {
   void reduce_if_complete(ShardedUnit& unit, bool also_unwritten);
   void start_reduce(ShardedUnit& unit);
   void finish_reduce(ShardedUnit& unit);
+  /// Reduces what no reduction has taken yet and waits for all.
+  void reduce_unfinished();
 
   comm::ConstBuffer value_shard() const;
   comm::Buffer gradient_shard();

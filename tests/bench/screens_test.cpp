@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "bench/compare/plain_words.h"
@@ -39,28 +40,31 @@ TEST(ContextLine, SaysWhatWasCompared) {
 // P = 1,598,464: states 16P = 24.39 MiB, weights 6.098 MiB, f = 1/2.
 TEST(BriefTable, DefaultScreen) {
   const Comparison comparison = small(2);
-  EXPECT_EQ(
-      brief_table(comparison, comparison.blocks[0]),
-      "              step           memory, MiB        sent, as formula?   exposed balance    "
-      "same\n"
-      "strategy    ms +-% tok/s  states  peak x ddp    MiB x ddp  ok calls      ms  x mean  "
-      "result\n"
-      "ddp      100.0 0.0   640   24.39 28.39  1.00  6.098  1.00 yes     2   5.000    1.00     "
-      "yes\n"
-      "zero3    100.0 0.0   640   12.25 16.25  0.57  9.146  1.50 yes    18   5.000    1.00     "
-      "yes\n"
-      "fsdp     100.0 0.0   640   12.20 16.20  0.57  9.146  1.50 yes     9   5.000    1.00     "
-      "yes\n");
+  const std::vector<std::string> expected = {
+      "              step           memory, MiB        sent, as formula?  exposed balance    same",
+      "strategy    ms +-% tok/s  states  peak x ddp    MiB x ddp  ok calls     ms  x mean  result",
+      "ddp      100.0 0.0   640   24.39 28.39  1.00  6.098  1.00 yes     2  5.000    1.00     yes",
+      "zero3    100.0 0.0   640   12.25 16.25  0.57  9.146  1.50 yes    18  5.000    1.00     yes",
+      "fsdp     100.0 0.0   640   12.20 16.20  0.57  9.146  1.50 yes     9  5.000    1.00     yes"};
+  EXPECT_EQ(lines_of(brief_table(comparison, comparison.blocks[0])), expected);
 }
 
 TEST(BriefTable, OneRankSendsNothingAndSaysSoWithADash) {
   const Comparison comparison = small(1);
-  const std::string text = brief_table(comparison, comparison.blocks[0]);
-  const std::vector<std::string> lines = lines_of(text);
+  const std::vector<std::string> lines = lines_of(brief_table(comparison, comparison.blocks[0]));
   ASSERT_EQ(lines.size(), 5u);
-  EXPECT_EQ(lines[4],
-            "fsdp     100.0 0.0   320   24.39 28.39  1.00    -     -  -     -       -       -     "
-            "yes");
+  std::istringstream cells(lines[4]);
+  const std::vector<std::string> row{std::istream_iterator<std::string>(cells), {}};
+  EXPECT_EQ(row, (std::vector<std::string>{"fsdp", "100.0", "0.0", "320", "24.39", "28.39", "1.00",
+                                           "-", "-", "-", "-", "-", "-", "yes"}));
+}
+
+TEST(BriefTable, LargeRatesAreCutToThousands) {
+  FakeEngine fake;
+  fake.step_ns = 100'000;
+  const Comparison comparison = small(2, fake);
+  const std::string text = brief_table(comparison, comparison.blocks[0]);
+  EXPECT_NE(text.find("  640k "), std::string::npos) << text;
 }
 
 TEST(BriefTable, AWrongRowHasNoTimeAndNamesTheTensor) {

@@ -12,10 +12,10 @@ TEST(TextTable, GroupsAndAlignment) {
   table.add_row({"ddp", "12.50", "1.0", "100"});
   table.add_row({"fsdp", "9.000", "12", "7"});
   EXPECT_EQ(table.render(),
-            "       step    memory\n"
-            "name    ms +-%   peak\n"
-            "ddp  12.50 1.0    100\n"
-            "fsdp 9.000  12      7\n");
+            "       step   memory\n"
+            "name    ms +-%  peak\n"
+            "ddp  12.50 1.0   100\n"
+            "fsdp 9.000  12     7\n");
 }
 
 TEST(TextTable, SpanRunsAcrossTheOtherColumns) {

@@ -148,7 +148,7 @@ void run_rank(const StrategyCase& test, const train::StrategyEntry& entry,
   const int world_size = job->world_size();
   const bool shared = world_size > 1;
   auto comm = comm::record(shared ? comm::make_shm(job, rank) : comm::make_local(),
-                           shared ? comm::wire_matrix(job) : nullptr);
+                           shared ? comm::wire_matrix(job) : comm::local_wire_matrix());
   const std::unique_ptr<Model> model = test.build();
   const std::unique_ptr<train::Strategy> strategy = entry.make();
   train::StrategyOptions options = test.options;
