@@ -49,14 +49,14 @@ Injection Injection::parse(const std::string& text) {
   const std::string kind = text.substr(0, at);
   constexpr std::array<std::string_view, 4> kKinds = {"throw", "kill", "exit", "stall"};
   const auto* found = std::find(kKinds.begin(), kKinds.end(), kind);
-  if (found == kKinds.end()) throw refuse("unknown kind '" + kind + "'");
+  if (found == kKinds.end()) throw refuse(fmt::format("unknown kind '{}'", kind));
   injection.kind = static_cast<Kind>(found - kKinds.begin());
 
   const auto number = [&](std::size_t begin, std::size_t end, const char* what, int least) {
     int value = 0;
     const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, value);
     if (error != std::errc{} || rest != text.data() + end || value < least) {
-      throw refuse(std::string(what) + " is not a number >= " + std::to_string(least));
+      throw refuse(fmt::format("{} is not a number >= {}", what, least));
     }
     return value;
   };
@@ -65,7 +65,7 @@ Injection Injection::parse(const std::string& text) {
   injection.where = text.substr(second + 1);
   if (injection.where != "forward" && injection.where != "backward" &&
       injection.where != "optimizer") {
-    throw refuse("unknown place '" + injection.where + "'");
+    throw refuse(fmt::format("unknown place '{}'", injection.where));
   }
   return injection;
 }
