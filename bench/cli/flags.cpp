@@ -137,6 +137,10 @@ void add_work_flags(CLI::App& app, Flags& flags) {
       ->default_str("adamw")
       ->group(group);
   add_real(app, "--lr", 0, "learning rate", &flags.optimizer.lr)->default_str("1e-3")->group(group);
+  add_count(app, "--lr-warmup", 0, kMost, "steps over which it rises linearly to that",
+            [&](std::int64_t n) { flags.optimizer.lr_warmup = static_cast<int>(n); })
+      ->default_str("0")
+      ->group(group);
   add_real(app, "--weight-decay", 0, "on matrices", &flags.optimizer.weight_decay)
       ->default_str("0.1")
       ->group(group);

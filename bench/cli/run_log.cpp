@@ -59,7 +59,7 @@ std::string training_log(const train::StrategyRun& run, const LogOptions& option
     if (step == 1 || step == all || step % options.log_every == 0) {
       out +=
           fmt::format("{:>7} {:>9.4f} {:>10.4f} {:>9.3g} {:>8.0f} {:>9}\n", step, record.loss,
-                      record.gradient_norm, run.config.optimizer.lr,
+                      record.gradient_norm, train::learning_rate(run.config.optimizer, step - 1),
                       bench::tokens_per_second(tokens * since_steps, static_cast<double>(since_ns)),
                       bench::mib(static_cast<double>(peak_bytes(run, step == 1))));
       since_ns = 0;

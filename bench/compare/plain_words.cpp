@@ -176,10 +176,14 @@ std::string time_text(const Comparison& comparison, const Block& block,
     const double network_ns = row.sent().mean * 8 / kGigabit * 1e9;
     return fmt::format("{} -> {} ms", ms(row.step.median), ms(row.step.median + network_ns));
   };
+  const auto waits = [](const Row& row) {
+    return fmt::format("{} %", percent(row.exposed().mean / row.step.median));
+  };
   return fmt::format(
-      "Shared memory makes traffic nearly free; 1 Gbit/s, nothing hidden, would make it {} "
-      "(estimate). See it: {}{} --link 1Gbit,20us",
-      joined(grouped(block, estimate), ", "), invocation.command, invocation.world);
+      "Through shared memory a rank waits {} of a step. A network of 1 Gbit/s, nothing hidden, "
+      "would make it {} (estimate). See it: {}{} --link 1Gbit,20us",
+      joined(grouped(block, waits), ", "), joined(grouped(block, estimate), ", "),
+      invocation.command, invocation.world);
 }
 
 /// Largest over mean of the persistent bytes that the formula gives at `world_size`.

@@ -96,19 +96,19 @@ bool ShmEngine::has_finished(std::int64_t sequence, int peer) const {
 std::shared_ptr<ShmCall> ShmEngine::issue(CallSpec spec) {
   job_->check_alive();
   RankState& state = segment_.rank(rank_);
-  state.heartbeat.fetch_add(1, std::memory_order_relaxed);
+  show_life();
   const std::int64_t sequence = state.next_sequence.load(std::memory_order_relaxed);
   auto call = std::make_shared<ShmCall>(shared_from_this(), std::move(spec), sequence);
   call->fingerprint_ = fingerprint_of(call->spec_);
   await_slot(*call);
   state.next_sequence.store(sequence + 1, std::memory_order_relaxed);
 
-  std::uint64_t offset = 0;
   const std::int64_t before = now_ns();
-  offset = stage(*call);
+  const std::uint64_t offset = stage(*call);
   if (call->staging_.data() != nullptr) {
-    call->timing_.move_ns += now_ns() - before;
-    moved_ns_ += now_ns() - before;
+    const std::int64_t spent = now_ns() - before;
+    call->timing_.move_ns += spent;
+    moved_ns_ += spent;
   }
   publish(*call, offset);
   for (int peer = 0; peer < world_size_; ++peer) {

@@ -35,6 +35,8 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   /// Moves what can be moved. Throws JobAborted.
   void poll();
   void quiesce();
+  /// Tells the launcher that this rank has not stalled.
+  void show_life() { segment_.rank(rank_).heartbeat.fetch_add(1, std::memory_order_relaxed); }
   /// Forgets all open calls; their waits throw from now on.
   void shut_down();
 

@@ -150,7 +150,11 @@ void ShmEngine::fail_timeout(const ShmCall& call, const Missing& missing,
 void ShmCall::wait(Deadline deadline) { engine_->wait_complete(*this, deadline); }
 void ShmCall::wait_released(Deadline deadline) { engine_->wait_released(*this, deadline); }
 void ShmCall::wait_arrived(Deadline deadline) { engine_->wait_arrived(*this, deadline); }
-void ShmCall::poll() { engine_->poll(); }
+
+void ShmCall::poll() {
+  engine_->show_life();  // its caller sleeps on purpose, as an emulated link does
+  engine_->poll();
+}
 
 bool ShmCall::done() {
   if (!complete_) engine_->poll();

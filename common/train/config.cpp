@@ -20,6 +20,7 @@ void require(bool ok, const char* flag, double value, const char* range) {
 
 void validate(const OptimizerConfig& config) {
   require(std::isfinite(config.lr) && config.lr >= 0, "--lr", config.lr, "a number >= 0");
+  require(config.lr_warmup >= 0, "--lr-warmup", config.lr_warmup, "a number of steps >= 0");
   require(config.weight_decay >= 0 && std::isfinite(config.weight_decay), "--weight-decay",
           config.weight_decay, "a number >= 0");
   require(config.beta1 >= 0 && config.beta1 < 1, "beta1", config.beta1, "a number in [0, 1)");
@@ -27,6 +28,11 @@ void validate(const OptimizerConfig& config) {
   require(config.eps > 0, "eps", config.eps, "a number > 0");
   require(config.momentum >= 0 && config.momentum < 1, "momentum", config.momentum,
           "a number in [0, 1)");
+}
+
+double learning_rate(const OptimizerConfig& config, std::int64_t step) {
+  if (step + 1 >= config.lr_warmup) return config.lr;
+  return config.lr * static_cast<double>(step + 1) / config.lr_warmup;
 }
 
 int moments_of(const OptimizerConfig& config) {

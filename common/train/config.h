@@ -15,6 +15,7 @@ enum class OptimizerKind { kAdamW, kSgd };
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 1e-3;
+  int lr_warmup = 0;          ///< steps over which lr rises linearly to its full value
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
@@ -24,6 +25,9 @@ struct OptimizerConfig {
 
 /// Throws UserError unless lr, betas, eps, decay and momentum make sense.
 void validate(const OptimizerConfig& config);
+
+/// The learning rate of a step (from 0).
+double learning_rate(const OptimizerConfig& config, std::int64_t step);
 
 /// Moments per parameter element: AdamW 2, SGD 1 (its momentum buffer).
 int moments_of(const OptimizerConfig& config);

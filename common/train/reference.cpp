@@ -61,7 +61,8 @@ class Whole {
     return std::sqrt(sum.value());
   }
 
-  void optimize(const std::vector<char>& used, double norm, double max_norm) {
+  void optimize(double lr, const std::vector<char>& used, double norm, double max_norm) {
+    optimizer_->set_lr(lr);
     optimizer_->step(strategy_.owned(), used, optim::clip_coefficient(norm, max_norm));
     strategy_.after_optimizer();
   }
@@ -109,7 +110,7 @@ class ReferenceA {
       }
     }
     record.gradient_norm = whole_.norm(used);
-    whole_.optimize(used, record.gradient_norm, config_.max_norm);
+    whole_.optimize(learning_rate(config_.optimizer, index), used, record.gradient_norm, config_.max_norm);
     return record;
   }
 
@@ -245,7 +246,7 @@ ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
                         static_cast<const float*>(b.strategy().gradient_memory().data), result);
       first_gradient.reset();
     }
-    b.optimize(used, b.norm(used), config.max_norm);
+    b.optimize(learning_rate(config.optimizer, step), used, b.norm(used), config.max_norm);
     job.set_progress(0, steps + step + 1);
   }
   result.parameter_rel_distance = relative_distance(a.whole(), b);

@@ -58,6 +58,7 @@ StepRecord Trainer::step(std::int64_t index) {
     record.gradient_norm = gradient_norm(used);
     scale = optim::clip_coefficient(record.gradient_norm, config_.max_norm);
   }
+  optimizer_->set_lr(learning_rate(config_.optimizer, index));
   optimizer_->step(strategy.owned(), used, scale);
   strategy.after_optimizer();
   record.optimizer_ns = now_ns() - optimizing;

@@ -252,6 +252,21 @@ TEST(Forked, BringsResultsBack) {
   for (std::size_t r = 0; r < 3; ++r) EXPECT_EQ(results[r].size(), r << 20);
 }
 
+// A failed expectation in another process is one of the test: it ends up in the outcome.
+TEST(Forked, FailedExpectationIsSeen) {
+  const JobOutcome outcome = testing::outcome_of(
+      2,
+      [](Rank& rank) -> std::string {
+        EXPECT_EQ(rank.rank, 0) << "not the first rank";
+        return "";
+      },
+      forked());
+  ASSERT_FALSE(outcome.ok);
+  EXPECT_EQ(outcome.failure->rank, 1);
+  EXPECT_THAT(outcome.failure->message,
+              AllOf(HasSubstr("abort_test.cpp"), HasSubstr("not the first rank")));
+}
+
 /// Pids of ranks, in memory that a grandchild and the test share.
 struct SharedPids {
   pid_t* pids = static_cast<pid_t*>(

@@ -130,6 +130,17 @@ TEST(Optimizer, GradientScaleIsAppliedOnTheFly) {
   EXPECT_TRUE(a.value.equal(b.value));
 }
 
+TEST(Optimizer, LearningRateRisesOverTheWarmup) {
+  train::OptimizerConfig config;
+  config.lr = 0.8;
+  EXPECT_EQ(train::learning_rate(config, 0), 0.8);
+  config.lr_warmup = 4;
+  EXPECT_DOUBLE_EQ(train::learning_rate(config, 0), 0.2);
+  EXPECT_DOUBLE_EQ(train::learning_rate(config, 2), 0.6);
+  EXPECT_EQ(train::learning_rate(config, 3), 0.8);
+  EXPECT_EQ(train::learning_rate(config, 99), 0.8);
+}
+
 TEST(Optimizer, RefusesSettingsOutOfRange) {
   const auto refused = [](auto change) {
     train::OptimizerConfig config;

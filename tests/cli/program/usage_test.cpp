@@ -90,7 +90,7 @@ const std::vector<BadInput>& bad_inputs() {
 }
 
 INSTANTIATE_TEST_SUITE_P(BadInputs, Usage, ::testing::ValuesIn(bad_inputs()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& bad) { return std::string(bad.param.name); });
 
 TEST(Program, HelpNamesCommandsAndFlags) {
   Outcome outcome = run_shardbench({"--help"});

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Runs every command whose result this folder keeps and writes, for each, NAME.json (all figures,
+# machine, versions and the command itself) and NAME.txt (the printed screen).
+#   results/record.sh FOLDER [NAME...]      all of them, or only those named
+#   results/record.sh --list                the names and their commands
+# On a quiet machine: the times are part of what is written. SHARDBENCH names another program than
+# ./shardbench; TRAIN_STEPS the steps of the training runs (default 1000).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+program=${SHARDBENCH:-./shardbench}
+gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
+
+# The arguments of a name, one a line.
+arguments_of() {
+  case $1 in
+    default) printf '%s\n' compare ;;
+    memory) printf '%s\n' compare --table memory ;;
+    traffic) printf '%s\n' compare --world 2,3 --table traffic ;;
+    time) printf '%s\n' compare --table time ;;
+    worlds) printf '%s\n' compare --world 1,2,3,4,8 ;;
+    gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
+    link) printf '%s\n' compare --link 1Gbit,20us ;;
+    units-block) printf '%s\n' compare --units block --table memory ;;
+    units-tensor) printf '%s\n' compare --units tensor --table memory ;;
+    units-whole) printf '%s\n' compare --units whole --table memory ;;
+    reshard-auto) printf '%s\n' compare --reshard-after-forward auto --table memory ;;
+    reshard-false) printf '%s\n' compare --reshard-after-forward false --table memory ;;
+    accumulation) printf '%s\n' compare --grad-accum 4 ;;
+    train-ddp | train-zero3 | train-fsdp)
+      printf '%s\n' run --strategy "${1#train-}" --steps "${TRAIN_STEPS:-1000}" --log-every 100 ;;
+    *)
+      printf 'record: no result is called %s: see results/record.sh --list\n' "$1" >&2
+      return 2
+      ;;
+  esac
+}
+names=(default memory traffic time worlds gpt2-untied link units-block units-tensor units-whole
+  reshard-auto reshard-false accumulation train-ddp train-zero3 train-fsdp)
+
+if [[ ${1-} == --list ]]; then
+  for name in "${names[@]}"; do
+    mapfile -t arguments < <(arguments_of "$name")
+    printf '%-14s ./shardbench %s\n' "$name" "${arguments[*]}"
+  done
+  exit 0
+fi
+[[ $# -ge 1 && $1 != -* ]] || {
+  printf 'usage: results/record.sh FOLDER [NAME...]   or   results/record.sh --list\n' >&2
+  exit 2
+}
+folder=$1
+shift
+(($# == 0)) || names=("$@")
+mkdir -p "$folder"
+for name in "${names[@]}"; do arguments_of "$name" >/dev/null; done
+
+failed=()
+for name in "${names[@]}"; do
+  mapfile -t arguments < <(arguments_of "$name")
+  json=$folder/$name.json
+  screen=$folder/$name.txt
+  printf 'record: %-14s ./shardbench %s\n' "$name" "${arguments[*]}" >&2
+  status=0
+  "$program" "${arguments[@]}" --out "$json" >"$screen" || status=$?
+  if ((status != 0)); then
+    printf 'record: %s ended with exit code %d\n' "$name" "$status" >&2
+    failed+=("$name")
+  fi
+  # Folders of the checkout say nothing about the result: paths become relative to it.
+  for file in "$json" "$screen"; do
+    [[ ! -e $file ]] || sed -i "s|$root/||g" "$file"
+  done
+done
+((${#failed[@]} == 0)) || {
+  printf 'record: failed: %s\n' "${failed[*]}" >&2
+  exit 1
+}
