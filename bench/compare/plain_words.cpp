@@ -110,7 +110,7 @@ std::string result_text(const Comparison& comparison) {
 
 std::string memory_text(const Block& block, double parameters) {
   const train::OptimizerConfig& optimizer = first_right(block)->config.optimizer;
-  const double per_parameter = kBytesPerElement * (2 + optimizer_moments(optimizer));
+  const double per_parameter = kBytesPerElement * (2 + train::moments_of(optimizer));
   const auto states = [&](const Row& row) {
     const Spread persistent = row.persistent();
     const std::string least = bytes_differ(persistent) ? mib(persistent.min) + "-" : "";

@@ -29,11 +29,6 @@ train::RunConfig config_for(const Request& request, const std::string& strategy,
   return config;
 }
 
-int optimizer_moments(const train::OptimizerConfig& optimizer) {
-  if (optimizer.kind == train::OptimizerKind::kAdamW) return 2;
-  return optimizer.momentum > 0 ? 1 : 0;
-}
-
 sharding::FormulaInput formula_input(const train::RunConfig& config,
                                      const sharding::ModelShape& model) {
   sharding::FormulaInput input;
@@ -48,7 +43,7 @@ sharding::FormulaInput formula_input(const train::RunConfig& config,
       reshard == From::kTrue ? To::kTrue : (reshard == From::kFalse ? To::kFalse : To::kAuto);
   input.bucket_cap_mib = config.options.bucket_cap_mib;
   input.first_bucket_mib = config.options.first_bucket_mib;
-  input.optimizer_moments = optimizer_moments(config.optimizer);
+  input.optimizer_moments = train::moments_of(config.optimizer);
   return input;
 }
 

@@ -27,9 +27,6 @@ train::RunConfig config_for(const Request& request, const std::string& strategy,
 sharding::FormulaInput formula_input(const train::RunConfig& config,
                                      const sharding::ModelShape& model);
 
-/// Copies of the parameters that the optimizer keeps: AdamW 2, SGD with momentum 1, without 0.
-int optimizer_moments(const train::OptimizerConfig& optimizer);
-
 /// Tokens of one optimizer step over all ranks.
 std::int64_t tokens_per_step(const train::RunConfig& config);
 

@@ -107,7 +107,8 @@ void prepare_process(const RunConfig& config) {
 }
 
 RankResult run_rank(const RunConfig& config, const Registry& registry,
-                    const std::shared_ptr<comm::Job>& job, int rank) {
+                    const std::shared_ptr<comm::Job>& job, int rank,
+                    const RankObserver& observer) {
   RankResult result;
   result.rank = rank;
   result.pid = getpid();
@@ -130,11 +131,16 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
     result.evaluation_losses.push_back(trainer.evaluate(windows));
     result.evaluation_steps.push_back(static_cast<int>(step));
   };
+  const auto report_evaluation = [&](bool last) {
+    if (!observer.evaluation) return;
+    observer.evaluation(result.evaluation_steps.back(), result.evaluation_losses.back(), last);
+  };
   const std::int64_t steps = config.warmup + config.steps;
   for (std::int64_t step = 0; step < steps; ++step) {
     injector.set_step(step);
     if (step == std::max(config.warmup, 1)) memory::tracker().reset_peak();
     result.steps.push_back(trainer.step(step));
+    if (observer.step) observer.step(static_cast<int>(step) + 1, result.steps.back());
     if (rank == 0) job->set_progress(rank, step + 1);
     if (step == 0) result.memory.first_step_peak = memory::tracker().peak();
     if (step >= config.warmup) {
@@ -149,11 +155,15 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
     if (step == 0) evaluate(1, config.batch * config.world_size);
     if (config.eval_every > 0 && (step + 1) % config.eval_every == 0 && step + 1 < steps) {
       evaluate(step + 1, config.eval_batches * config.batch * config.world_size);
+      report_evaluation(/*last=*/false);
     }
   }
   report_memory(config, *strategy, result.memory);
   result.timeline = memory::tracker().timeline();
-  if (config.eval_every > 0) evaluate(steps, 0);
+  if (config.eval_every > 0) {
+    evaluate(steps, 0);
+    report_evaluation(/*last=*/true);
+  }
   result.digests = trainer.digests();
   result.replicated = strategy->replicated();
   for (const Parameter* p : model->parameters()) {

@@ -71,7 +71,7 @@ void validate(const RunConfig& config, const Registry& registry) {
 }
 
 StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
-                         const Progress& progress) {
+                         const Progress& progress, const RankObserver& observer) {
   StrategyRun run;
   run.config = config;
   const std::shared_ptr<comm::Job> job = make_job(config.world_size, config.timeout_s);
@@ -80,7 +80,7 @@ StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
       job,
       [&](int rank) {
         prepare_process(config);
-        return serialize(run_rank(config, registry, job, rank));
+        return serialize(run_rank(config, registry, job, rank, rank == 0 ? observer : RankObserver{}));
       },
       progress ? [&](std::int64_t done) { progress(static_cast<int>(done), all); }
                : std::function<void(std::int64_t)>{});

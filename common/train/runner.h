@@ -11,6 +11,13 @@ namespace shardbench::train {
 /// Progress of a run, called in the launcher (never in a rank): steps done so far, out of all.
 using Progress = std::function<void(int done, int all)>;
 
+/// Called in rank 0's own process while it trains (so output appears as it happens); may be empty.
+/// Steps count from 1.
+struct RankObserver {
+  std::function<void(int step, const StepRecord& record)> step;
+  std::function<void(int step, double loss, bool last)> evaluation;
+};
+
 /// Checks the request before any rank starts: strategy known, sizes sensible, data readable and
 /// long enough, options that exclude each other. Throws UserError.
 void validate(const RunConfig& config, const Registry& registry);
@@ -18,7 +25,7 @@ void validate(const RunConfig& config, const Registry& registry);
 /// Trains one strategy on freshly forked ranks and brings back what each measured. Never throws
 /// for what a rank did: see StrategyRun::failure. The caller's process never touches LibTorch.
 StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
-                         const Progress& progress = {});
+                         const Progress& progress = {}, const RankObserver& observer = {});
 
 /// Runs references A and B (whole batch at once) of the same job in one forked process.
 /// `order` is how A adds micro-batches and ranks up; it only matters with accumulation > 1.

@@ -33,6 +33,15 @@ TEST(TrainingLog, LinesRatesAndEvaluations) {
             "held-out part)\n");
 }
 
+TEST(TrainingLog, ShowsTheRateInForce) {
+  train::StrategyRun run = fake_run();
+  run.config.optimizer.lr = 0.5;
+  run.config.optimizer.lr_warmup = 5;
+  const std::string log = training_log(run, {1, std::nullopt});
+  EXPECT_NE(log.find("      1    5.0000     2.0000       0.1 "), std::string::npos) << log;
+  EXPECT_NE(log.find("      6    4.5000     2.0000       0.5 "), std::string::npos) << log;
+}
+
 TEST(TrainingLog, WithoutABaselineOnlyTheLoss) {
   const std::string log = training_log(fake_run(), {100, std::nullopt});
   EXPECT_NE(log.find("held out 2.2500 nats per token (all"), std::string::npos) << log;
