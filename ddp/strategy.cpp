@@ -19,13 +19,15 @@ void Ddp::allocate() {
 void Ddp::start_step() {
   reductions_.clear();
   missing_.clear();
-  for (const auto& bucket : buckets()) missing_.push_back(static_cast<int>(bucket.parameters.size()));
+  for (const auto& bucket : buckets())
+    missing_.push_back(static_cast<int>(bucket.parameters.size()));
 }
 
 at::Tensor Ddp::gradient_view(Parameter& parameter) {
   SHARDBENCH_CHECK(bucket_of_[parameter.index()] >= static_cast<int>(reductions_.size()),
                    "gradient of {} is written after its bucket was reduced; announce several "
-                   "backward passes with begin_micro_batch", parameter.name());
+                   "backward passes with begin_micro_batch",
+                   parameter.name());
   return ReplicatedStrategy::gradient_view(parameter);
 }
 

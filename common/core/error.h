@@ -41,23 +41,23 @@ namespace detail {
 }  // namespace shardbench
 
 /// Checks an invariant; the message (fmt style) is optional.
-#define SHARDBENCH_CHECK(condition, ...)                                                        \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]] {                                                            \
-      ::shardbench::detail::throw_invariant(__FILE__, __LINE__, #condition,                     \
-                                            ::fmt::format("" __VA_ARGS__));                     \
-    }                                                                                           \
+#define SHARDBENCH_CHECK(condition, ...)                                    \
+  do {                                                                      \
+    if (!(condition)) [[unlikely]] {                                        \
+      ::shardbench::detail::throw_invariant(__FILE__, __LINE__, #condition, \
+                                            ::fmt::format("" __VA_ARGS__)); \
+    }                                                                       \
   } while (false)
 
-#define SHARDBENCH_CHECK_OP_(a, op, b)                                                          \
-  do {                                                                                          \
-    const auto& shardbench_a_ = (a);                                                            \
-    const auto& shardbench_b_ = (b);                                                            \
-    if (!(shardbench_a_ op shardbench_b_)) [[unlikely]] {                                       \
-      ::shardbench::detail::throw_invariant(                                                    \
-          __FILE__, __LINE__, #a " " #op " " #b,                                                \
-          ::fmt::format("{} against {}", shardbench_a_, shardbench_b_));                        \
-    }                                                                                           \
+#define SHARDBENCH_CHECK_OP_(a, op, b)                                   \
+  do {                                                                   \
+    const auto& shardbench_a_ = (a);                                     \
+    const auto& shardbench_b_ = (b);                                     \
+    if (!(shardbench_a_ op shardbench_b_)) [[unlikely]] {                \
+      ::shardbench::detail::throw_invariant(                             \
+          __FILE__, __LINE__, #a " " #op " " #b,                         \
+          ::fmt::format("{} against {}", shardbench_a_, shardbench_b_)); \
+    }                                                                    \
   } while (false)
 
 #define SHARDBENCH_CHECK_EQ(a, b) SHARDBENCH_CHECK_OP_(a, ==, b)

@@ -54,8 +54,9 @@ struct Stream {
 };
 
 Stream stream_of(std::uint64_t key, std::uint64_t block) {
-  return {static_cast<std::uint32_t>(key) ^ mix(static_cast<std::uint32_t>(block) + 0x9E3779B9u),
-          static_cast<std::uint32_t>(key >> 32) ^ mix(static_cast<std::uint32_t>(block) + 0x85EBCA6Bu)};
+  return {
+      static_cast<std::uint32_t>(key) ^ mix(static_cast<std::uint32_t>(block) + 0x9E3779B9u),
+      static_cast<std::uint32_t>(key >> 32) ^ mix(static_cast<std::uint32_t>(block) + 0x85EBCA6Bu)};
 }
 
 SHARDBENCH_CLONES

@@ -75,8 +75,12 @@ void Model::visit(Module& module, int parent) {
     parameter->set_full_name(prefix + parameter->name());
     parameter->set_index(static_cast<int>(parameters_.size()));
     parameters_.push_back(parameter.get());
-    shape_.parameters.push_back({parameter->name(), parameter->dims(), index,
-                                 parameter->requires_grad(), parameter->decay(), {}});
+    shape_.parameters.push_back({parameter->name(),
+                                 parameter->dims(),
+                                 index,
+                                 parameter->requires_grad(),
+                                 parameter->decay(),
+                                 {}});
   }
   for (const auto& child : module.children_) {
     child->path_ = prefix + child->name_;

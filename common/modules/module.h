@@ -40,8 +40,7 @@ class Module {
 
   /// Runs forward with hooks. The inputs are passed on as given.
   template <typename... Inputs>
-    requires(std::convertible_to<Inputs, at::Tensor> && ...)
-  at::Tensor operator()(Inputs&&... inputs) {
+  requires(std::convertible_to<Inputs, at::Tensor>&&...) at::Tensor operator()(Inputs&&... inputs) {
     return call({at::Tensor(std::forward<Inputs>(inputs))...});
   }
   at::Tensor call(Tensors inputs);

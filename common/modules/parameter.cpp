@@ -38,9 +38,10 @@ void Parameter::set_full_name(std::string name) {
 }
 
 const at::Tensor& Parameter::tensor() const {
-  SHARDBENCH_CHECK(bound_, "parameter {} of unit {} is used while it is resharded; call it through "
-                   "the model (its unit's module), not directly", name_,
-                   unit_ == nullptr ? "(none)" : unit_->name);
+  SHARDBENCH_CHECK(bound_,
+                   "parameter {} of unit {} is used while it is resharded; call it through "
+                   "the model (its unit's module), not directly",
+                   name_, unit_ == nullptr ? "(none)" : unit_->name);
   return full_;
 }
 

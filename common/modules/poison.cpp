@@ -19,7 +19,9 @@ std::string message_for(const std::string& name) {
 }
 
 template <typename Storage>
-constexpr bool kReversible = requires(Storage& s) { s.clear_data_ptr_access_error_msg_(); };
+constexpr bool kReversible = requires(Storage& s) {
+  s.clear_data_ptr_access_error_msg_();
+};
 
 /// Without a reversible error in LibTorch: one page-sized trap per poisoned storage, inside one
 /// unreadable range, and a handler that says which parameter was touched.

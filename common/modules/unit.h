@@ -13,9 +13,9 @@ class Parameter;
 struct Unit {
   int index = 0;
   std::string name;
-  Module* anchor = nullptr;              ///< entered when this module's forward is called
-  std::vector<Parameter*> parameters;    ///< canonical order
-  bool is_root = false;                  ///< anchored at the model itself
+  Module* anchor = nullptr;            ///< entered when this module's forward is called
+  std::vector<Parameter*> parameters;  ///< canonical order
+  bool is_root = false;                ///< anchored at the model itself
 };
 
 }  // namespace shardbench

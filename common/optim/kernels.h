@@ -16,7 +16,8 @@ struct AdamWStep {
 void adamw(const AdamWStep& step, std::int64_t count, const float* gradient, float* value,
            float* first_moment, float* second_moment);
 
-/// SGD with momentum as torch::optim::SGD: g += wd p; b = momentum b + g (b = 0 before the first step); p -= lr b.
+/// SGD with momentum as torch::optim::SGD: g += wd p; b = momentum b + g (b = 0 before the first
+/// step); p -= lr b.
 struct SgdStep {
   float lr, weight_decay, momentum, gradient_scale;
 };

@@ -31,7 +31,6 @@ class Optimizer {
 };
 
 /// AdamW (first step t = 1) or SGD with momentum; throws UserError for settings out of range.
-std::unique_ptr<Optimizer> make_optimizer(const train::OptimizerConfig& config,
-                                          const Owned& owned);
+std::unique_ptr<Optimizer> make_optimizer(const train::OptimizerConfig& config, const Owned& owned);
 
 }  // namespace shardbench::optim

@@ -226,8 +226,7 @@ std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch) {
     for (int m = groups[g].anchor; m >= 0; m = model.modules[m].parent) open += own[m];
     const auto here = groups.begin() + static_cast<std::ptrdiff_t>(g);
     const std::int64_t forward = ahead(here + 1, groups.end());
-    const std::int64_t backward =
-        g == 0 ? 0 : ahead(std::make_reverse_iterator(here), first);
+    const std::int64_t backward = g == 0 ? 0 : ahead(std::make_reverse_iterator(here), first);
     largest = std::max(largest, open + std::max(forward, backward));
   }
   return largest;

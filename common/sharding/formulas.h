@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/comm/kind.h"
 #include "common/core/dtype.h"
 #include "common/core/phase.h"
-#include "common/comm/kind.h"
 #include "common/sharding/model_shape.h"
 #include "common/sharding/unit_plan.h"
 

@@ -12,7 +12,7 @@ struct ParameterShape {
   std::vector<std::int64_t> dims;  ///< empty: a 0-dim scalar, sharded as one row of one element
   int module = 0;                  ///< index of the module that registered it
   bool requires_grad = true;
-  bool decay = true;             ///< weight decay applies (matrices; not biases and norms)
+  bool decay = true;              ///< weight decay applies (matrices; not biases and norms)
   std::vector<int> also_used_by;  ///< further modules that use it (tied weights)
 
   std::int64_t numel() const {

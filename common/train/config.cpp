@@ -39,12 +39,13 @@ int moments_of(const OptimizerConfig& config) {
   return config.kind == OptimizerKind::kAdamW ? 2 : 1;
 }
 
-
 Injection Injection::parse(const std::string& text) {
   const auto refuse = [&](const std::string& what) -> UserError {
     return UserError::format(
-        "--inject '{}': {}; give KIND@RANK,STEP,WHERE with KIND throw, kill, exit or stall and WHERE "
-        "forward, backward or optimizer, such as kill@1,3,backward", text, what);
+        "--inject '{}': {}; give KIND@RANK,STEP,WHERE with KIND throw, kill, exit or stall and "
+        "WHERE "
+        "forward, backward or optimizer, such as kill@1,3,backward",
+        text, what);
   };
   const std::size_t at = text.find('@');
   const std::size_t first = text.find(',', at == std::string::npos ? 0 : at);

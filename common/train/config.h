@@ -15,7 +15,7 @@ enum class OptimizerKind { kAdamW, kSgd };
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 1e-3;
-  int lr_warmup = 0;          ///< steps over which lr rises linearly to its full value
+  int lr_warmup = 0;  ///< steps over which lr rises linearly to its full value
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
@@ -39,7 +39,7 @@ enum class Reshard { kTrue, kFalse, kAuto };  ///< kAuto: all but the root, as F
 struct StrategyOptions {
   sharding::UnitPolicy units;
   Reshard reshard_after_forward = Reshard::kTrue;
-  int forward_prefetch = 1;   ///< units gathered ahead
+  int forward_prefetch = 1;  ///< units gathered ahead
   int backward_prefetch = 1;
   double bucket_cap_mib = 25;
   double first_bucket_mib = 1;
@@ -49,8 +49,8 @@ struct StrategyOptions {
 struct Injection {
   enum class Kind { kThrow, kKill, kExit, kStall } kind = Kind::kThrow;
   int rank = 0;
-  int step = 1;                 ///< counts from 1
-  std::string where = "forward"; ///< a phase name
+  int step = 1;                                     ///< counts from 1
+  std::string where = "forward";                    ///< a phase name
   static Injection parse(const std::string& text);  ///< throws UserError with the valid form
 };
 
@@ -62,9 +62,9 @@ struct RunConfig {
   std::int64_t batch = 4;  ///< sequences per rank and micro-batch
   std::int64_t seq = 128;
   int warmup = 2;
-  int steps = 10;         ///< measured steps after warm-up
-  int accumulation = 1;   ///< micro-batches per step
-  double max_norm = 0;    ///< 0: no clipping
+  int steps = 10;        ///< measured steps after warm-up
+  int accumulation = 1;  ///< micro-batches per step
+  double max_norm = 0;   ///< 0: no clipping
   OptimizerConfig optimizer;
   StrategyOptions options;
   std::string data;  ///< "synthetic", or a file or folder
@@ -74,7 +74,7 @@ struct RunConfig {
   std::optional<comm::LinkModel> link;
   double timeout_s = 300;
   std::optional<Injection> inject;
-  int eval_every = 0;         ///< `run`: steps between evaluations on held-out text; 0: none
+  int eval_every = 0;  ///< `run`: steps between evaluations on held-out text; 0: none
   int eval_batches = 0;
   bool timeline = false;
 };

@@ -21,9 +21,9 @@ std::vector<ParameterDigest> join(const std::vector<RankResult>& ranks, int* fir
         whole[p].first_moment += d.first_moment;
         whole[p].second_moment += d.second_moment;
         whole[p].first_gradient += d.first_gradient;
-      } else if (*first_difference < 0 && (d.value != whole[p].value ||
-                                           d.first_moment != whole[p].first_moment ||
-                                           d.second_moment != whole[p].second_moment)) {
+      } else if (*first_difference < 0 &&
+                 (d.value != whole[p].value || d.first_moment != whole[p].first_moment ||
+                  d.second_moment != whole[p].second_moment)) {
         *first_difference = static_cast<int>(p);
       }
     }

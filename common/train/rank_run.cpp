@@ -107,8 +107,7 @@ void prepare_process(const RunConfig& config) {
 }
 
 RankResult run_rank(const RunConfig& config, const Registry& registry,
-                    const std::shared_ptr<comm::Job>& job, int rank,
-                    const RankObserver& observer) {
+                    const std::shared_ptr<comm::Job>& job, int rank, const RankObserver& observer) {
   RankResult result;
   result.rank = rank;
   result.pid = getpid();

@@ -15,8 +15,7 @@ void prepare_process(const RunConfig& config);
 
 /// What one rank does from start to result. Throws what goes wrong.
 RankResult run_rank(const RunConfig& config, const Registry& registry,
-                    const std::shared_ptr<comm::Job>& job, int rank,
-                    const RankObserver& observer);
+                    const std::shared_ptr<comm::Job>& job, int rank, const RankObserver& observer);
 
 /// References A and B of the run, in this process alone; `job` is told the progress.
 ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job);

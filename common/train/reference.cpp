@@ -110,7 +110,8 @@ class ReferenceA {
       }
     }
     record.gradient_norm = whole_.norm(used);
-    whole_.optimize(learning_rate(config_.optimizer, index), used, record.gradient_norm, config_.max_norm);
+    whole_.optimize(learning_rate(config_.optimizer, index), used, record.gradient_norm,
+                    config_.max_norm);
     return record;
   }
 
@@ -124,8 +125,8 @@ class ReferenceA {
       for (std::int64_t round = 0; round < plan.rounds(); ++round) {
         std::int64_t rows = 0;
         const Batch batch = feed_.held_out(plan, round, rank, &rows);
-        rank_sum += static_cast<double>(rows) *
-                    whole_.model()(batch.tokens, batch.targets).item<float>();
+        rank_sum +=
+            static_cast<double>(rows) * whole_.model()(batch.tokens, batch.targets).item<float>();
         all_rows += static_cast<double>(rows);
       }
       sum = rank == 0 ? rank_sum : sum + rank_sum;
@@ -145,9 +146,9 @@ class ReferenceA {
       whole_.strategy().begin_step();
       for (int micro = begin; micro < end; ++micro) {
         whole_.strategy().begin_micro_batch(micro, config_.accumulation);
-        losses[rank] += whole_.micro_batch(feed_.training(index, micro, rank),
-                                           1.0 / config_.accumulation) /
-                        config_.accumulation;
+        losses[rank] +=
+            whole_.micro_batch(feed_.training(index, micro, rank), 1.0 / config_.accumulation) /
+            config_.accumulation;
       }
       whole_.strategy().finish_gradients();
       whole_.note_used(used);
@@ -167,8 +168,8 @@ class ReferenceA {
 };
 
 /// Compares the step-1 gradients of A and B tensor by tensor.
-void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b,
-                       const float* base, ReferenceResult& result) {
+void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b, const float* base,
+                       ReferenceResult& result) {
   const double all = a.to(at::kDouble).norm().item<double>();
   result.norm_rel_diff = all == 0 ? 0 : std::abs(b.to(at::kDouble).norm().item<double>() / all - 1);
   result.gradients_close = result.norm_rel_diff <= kNormBound;
@@ -185,8 +186,7 @@ void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b,
       result.gradient_worst_tensor = piece.parameter->name();
     }
   }
-  result.gradients_close =
-      result.gradients_close && result.gradient_max_rel_diff <= kGradientBound;
+  result.gradients_close = result.gradients_close && result.gradient_max_rel_diff <= kGradientBound;
 }
 
 double relative_distance(Whole& a, Whole& b) {

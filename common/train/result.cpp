@@ -7,7 +7,8 @@
 
 namespace shardbench::comm {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WireBytes, sent, received, staging)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrafficEntry, phase, kind, calls, payload_bytes, algo_bytes, wire)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrafficEntry, phase, kind, calls, payload_bytes, algo_bytes,
+                                   wire)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CallRecord, sequence, kind, phase, label, dtype, payload_bytes,
                                    algo_bytes, issued_ns, finished_ns, peer_wait_ns, move_ns)
 }  // namespace shardbench::comm
@@ -18,16 +19,17 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TimelinePoint, phase, unit, live)
 
 namespace shardbench::train {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, loss, gradient_norm, step_ns, forward_ns, backward_ns,
-                                   optimizer_ns, comm_ns, exposed_ns, peer_wait_ns, minor_faults)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, loss, gradient_norm, step_ns, forward_ns,
+                                   backward_ns, optimizer_ns, comm_ns, exposed_ns, peer_wait_ns,
+                                   minor_faults)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ParameterDigest, value, first_moment, second_moment,
                                    first_gradient)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryReport, peak_by_category, at_peak, between_steps, peak,
                                    first_step_peak, peak_phase, peak_unit, padding, rss_start,
                                    rss_peak, pss_peak)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, rank, pid, steps, evaluation_losses, evaluation_steps,
-                                   memory, traffic, traffic_steady, calls, digests, replicated,
-                                   unused_parameters, timeline)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, rank, pid, steps, evaluation_losses,
+                                   evaluation_steps, memory, traffic, traffic_steady, calls,
+                                   digests, replicated, unused_parameters, timeline)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReferenceResult, steps, evaluation_losses, digests,
                                    parameter_names, gradient_max_rel_diff, gradient_worst_tensor,
                                    norm_rel_diff, parameter_rel_distance, gradients_close)

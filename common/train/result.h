@@ -17,9 +17,9 @@ namespace shardbench::train {
 
 /// One optimizer step of one rank. Times in ns.
 struct StepRecord {
-  double loss = 0;             ///< mean over the global batch, the same on every rank
-  double gradient_norm = 0;    ///< of the averaged gradient, before clipping
-  std::int64_t step_ns = 0;    ///< forward + backward + optimizer, all micro-batches
+  double loss = 0;           ///< mean over the global batch, the same on every rank
+  double gradient_norm = 0;  ///< of the averaged gradient, before clipping
+  std::int64_t step_ns = 0;  ///< forward + backward + optimizer, all micro-batches
   std::int64_t forward_ns = 0;
   std::int64_t backward_ns = 0;
   std::int64_t optimizer_ns = 0;
@@ -46,10 +46,10 @@ struct MemoryReport {
   std::int64_t first_step_peak = 0;
   Phase peak_phase = Phase::kInit;
   std::string peak_unit;
-  std::int64_t padding = 0;    ///< alignment padding inside the persistent categories
+  std::int64_t padding = 0;  ///< alignment padding inside the persistent categories
   std::int64_t rss_start = 0;
-  std::int64_t rss_peak = 0;   ///< VmHWM: counts peers' pages that this rank touched
-  std::int64_t pss_peak = 0;   ///< proportional set size, sampled after the measured steps
+  std::int64_t rss_peak = 0;  ///< VmHWM: counts peers' pages that this rank touched
+  std::int64_t pss_peak = 0;  ///< proportional set size, sampled after the measured steps
 };
 
 /// What one rank brings back from a run.
@@ -82,12 +82,12 @@ struct StrategyRun {
 
 /// The single-process references of a run.
 struct ReferenceResult {
-  std::vector<StepRecord> steps;          ///< reference A
+  std::vector<StepRecord> steps;  ///< reference A
   std::vector<double> evaluation_losses;
   std::vector<ParameterDigest> digests;
   std::vector<std::string> parameter_names;
   // Reference B against A.
-  double gradient_max_rel_diff = 0;   ///< step 1, largest over tensors
+  double gradient_max_rel_diff = 0;  ///< step 1, largest over tensors
   std::string gradient_worst_tensor;
   double norm_rel_diff = 0;           ///< gradient norm, step 1
   double parameter_rel_distance = 0;  ///< after the last step, shown only

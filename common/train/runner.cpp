@@ -61,8 +61,10 @@ void validate(const RunConfig& config, const Registry& registry) {
   }
   models::validate(config.model);
   if (config.seq > config.model.context) {
-    throw UserError::format("--seq {} is longer than the context of {}: give at most {}, or raise "
-                            "--context", config.seq, config.model.name, config.model.context);
+    throw UserError::format(
+        "--seq {} is longer than the context of {}: give at most {}, or raise "
+        "--context",
+        config.seq, config.model.name, config.model.context);
   }
   validate(config.optimizer);
   sharding::plan_units(models::shape_of(config.model), config.options.units);
@@ -80,7 +82,8 @@ StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
       job,
       [&](int rank) {
         prepare_process(config);
-        return serialize(run_rank(config, registry, job, rank, rank == 0 ? observer : RankObserver{}));
+        return serialize(
+            run_rank(config, registry, job, rank, rank == 0 ? observer : RankObserver{}));
       },
       progress ? [&](std::int64_t done) { progress(static_cast<int>(done), all); }
                : std::function<void(std::int64_t)>{});
@@ -95,15 +98,18 @@ StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
 ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
                            const Progress& progress) {
   ReferenceRun run;
-  const std::shared_ptr<comm::Job> job = make_job(1, std::max(config.timeout_s, kReferenceTimeout_s));
+  const std::shared_ptr<comm::Job> job =
+      make_job(1, std::max(config.timeout_s, kReferenceTimeout_s));
   const comm::JobOutcome outcome = comm::run_forked(
       job,
       [&](int) {
         prepare_process(config);
         return serialize(run_references(config, order, *job));
       },
-      progress ? [&](std::int64_t done) { progress(static_cast<int>(done), 2 * (config.warmup + config.steps)); }
-               : std::function<void(std::int64_t)>{});
+      progress
+          ? [&](std::int64_t
+                    done) { progress(static_cast<int>(done), 2 * (config.warmup + config.steps)); }
+          : std::function<void(std::int64_t)>{});
   run.failure = outcome.failure;
   run.signal = outcome.signal;
   if (outcome.ok) run.result = deserialize_reference(outcome.results[0]);

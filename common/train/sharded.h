@@ -16,14 +16,14 @@ namespace shardbench::train {
 /// are being written and reduced.
 struct ShardedUnit {
   Unit* unit = nullptr;
-  sharding::UnitBuffer buffer;             ///< where each parameter lies in the full buffers
-  sharding::ShardLayout values;            ///< full weights <-> every rank's shard memory
-  sharding::ShardLayout gradients;         ///< the trainable part of it
-  at::Tensor full;                         ///< unsharded weights; undefined while resharded
-  std::vector<comm::Work> gathers;         ///< under way into `full`
-  comm::SymmetricMemory full_gradients;    ///< peers read it while they reduce
-  std::vector<comm::Work> reductions;      ///< under way out of `full_gradients`
-  bool reduced_before = false;             ///< in this step: further reductions add to the shard
+  sharding::UnitBuffer buffer;           ///< where each parameter lies in the full buffers
+  sharding::ShardLayout values;          ///< full weights <-> every rank's shard memory
+  sharding::ShardLayout gradients;       ///< the trainable part of it
+  at::Tensor full;                       ///< unsharded weights; undefined while resharded
+  std::vector<comm::Work> gathers;       ///< under way into `full`
+  comm::SymmetricMemory full_gradients;  ///< peers read it while they reduce
+  std::vector<comm::Work> reductions;    ///< under way out of `full_gradients`
+  bool reduced_before = false;           ///< in this step: further reductions add to the shard
 };
 
 /// What every strategy that shards parameters has in common: flat shard memory, units that are
@@ -83,11 +83,11 @@ class ShardedStrategy : public Strategy {
   float* full_gradient(ShardedUnit& unit, std::size_t position);
 
   std::vector<ShardedUnit> units_;
-  std::vector<int> position_;          ///< by parameter index: its place in its unit
-  sharding::FlatLayout layout_;        ///< of this rank's shards
-  comm::SymmetricMemory values_;       ///< this rank's weights: peers read them while they gather
-  at::Tensor gradients_;               ///< this rank's averaged gradients
-  std::deque<int> reducing_;           ///< units whose full gradients are in flight, oldest first
+  std::vector<int> position_;     ///< by parameter index: its place in its unit
+  sharding::FlatLayout layout_;   ///< of this rank's shards
+  comm::SymmetricMemory values_;  ///< this rank's weights: peers read them while they gather
+  at::Tensor gradients_;          ///< this rank's averaged gradients
+  std::deque<int> reducing_;      ///< units whose full gradients are in flight, oldest first
   Owned owned_;
 };
 

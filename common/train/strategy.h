@@ -57,11 +57,11 @@ class Strategy : public Hooks {
   at::Tensor gradient_target(Parameter& parameter) final;
 
  protected:
-  virtual void allocate() = 0;                           ///< memory and initial values
+  virtual void allocate() = 0;  ///< memory and initial values
   virtual at::Tensor gradient_view(Parameter& parameter) = 0;
   virtual void start_step() {}
-  virtual void reduce_the_rest() = 0;                    ///< see finish_gradients
-  virtual void values_changed() {}                       ///< see after_optimizer
+  virtual void reduce_the_rest() = 0;  ///< see finish_gradients
+  virtual void values_changed() {}     ///< see after_optimizer
 
   Model& model() const { return *context_.model; }
   comm::Communicator& comm() const { return *context_.comm; }

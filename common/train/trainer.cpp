@@ -103,7 +103,8 @@ double Trainer::evaluate(std::int64_t max_windows) {
   }
   position(Phase::kMetrics);
   parts_.comm
-      ->all_reduce({sums, 2, DType::kFloat64}, comm::ReduceOp::kSum, {"evaluation", Phase::kMetrics})
+      ->all_reduce({sums, 2, DType::kFloat64}, comm::ReduceOp::kSum,
+                   {"evaluation", Phase::kMetrics})
       .wait();
   return sums[0] / sums[1];
 }

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "common/core/error.h"
+#include "common/modules/parameter.h"
 #include "common/optim/kernels.h"
 #include "common/optim/optimizer.h"
-#include "common/modules/parameter.h"
 #include "tests/support/numeric.h"
 
 namespace shardbench::optim {
@@ -24,7 +24,8 @@ struct Pair {
         reference(value.clone().requires_grad_(true)) {
     parameter.set_index(0);
     parameter.set_decay(decay);
-    owned.pieces.push_back({&parameter, 0, n, value.data_ptr<float>(), gradient.data_ptr<float>(), 0});
+    owned.pieces.push_back(
+        {&parameter, 0, n, value.data_ptr<float>(), gradient.data_ptr<float>(), 0});
     owned.state_extent = n;
   }
   Parameter parameter;
@@ -41,11 +42,11 @@ TEST(AdamW, EqualsTorchOverTenSteps) {
     train::OptimizerConfig config;
     config.lr = 0.01;
     const auto ours = make_optimizer(config, pair.owned);
-    torch::optim::AdamW theirs(
-        {pair.reference}, torch::optim::AdamWOptions(config.lr)
-                              .betas({config.beta1, config.beta2})
-                              .eps(config.eps)
-                              .weight_decay(decay ? config.weight_decay : 0));
+    torch::optim::AdamW theirs({pair.reference},
+                               torch::optim::AdamWOptions(config.lr)
+                                   .betas({config.beta1, config.beta2})
+                                   .eps(config.eps)
+                                   .weight_decay(decay ? config.weight_decay : 0));
     for (int step = 0; step < 10; ++step) {
       pair.gradient.normal_();
       pair.reference.mutable_grad() = pair.gradient.clone();

@@ -89,9 +89,7 @@ class OneWeight : public Module {
   std::string_view class_name() const override { return "OneWeight"; }
 
  protected:
-  at::Tensor forward(const Tensors& inputs) override {
-    return (w_->tracked() * inputs[0]).sum();
-  }
+  at::Tensor forward(const Tensors& inputs) override { return (w_->tracked() * inputs[0]).sum(); }
 
  private:
   Parameter* w_;
@@ -109,7 +107,10 @@ StrategyCase one_weight_case(std::function<double(int micro, int rank)> gradient
   };
   test.steps = 1;
   test.accumulation = accumulation;
-  test.optimizer = {train::OptimizerKind::kSgd, 1.0, 0.9, 0.95, 1e-8, 0.0, 0.0};
+  test.optimizer.kind = train::OptimizerKind::kSgd;
+  test.optimizer.lr = 1.0;
+  test.optimizer.weight_decay = 0;
+  test.optimizer.momentum = 0;
   test.after_step = [expected](const StrategyCase::Seen& seen) {
     for (const OwnedPiece& piece : seen.strategy.owned().pieces) {
       SHARDBENCH_CHECK(std::abs(-piece.value[0] - expected) < 1e-6, "gradient {}, expected {}",
@@ -132,8 +133,7 @@ TEST(GradientCases, MeanOverMicroBatches) {  // 1, 2, 3, 4 give 2.5
 }
 
 TEST(GradientCases, UsedInOneMicroBatchOnly) {  // 6 in the second of three gives 2
-  const auto test =
-      one_weight_case([](int micro, int) { return micro == 1 ? 6.0 : NAN; }, 3, 2.0);
+  const auto test = one_weight_case([](int micro, int) { return micro == 1 ? 6.0 : NAN; }, 3, 2.0);
   for (const std::string& strategy : strategy_names()) EXPECT_EQ(run_case(test, strategy, 2), "");
 }
 
@@ -144,9 +144,7 @@ TEST(GradientCases, ClippedByTheGlobalNorm) {  // (3, 4) on two ranks' shards be
     std::string_view class_name() const override { return "TwoWeights"; }
 
    protected:
-    at::Tensor forward(const Tensors& inputs) override {
-      return (w_->tracked() * inputs[0]).sum();
-    }
+    at::Tensor forward(const Tensors& inputs) override { return (w_->tracked() * inputs[0]).sum(); }
 
    private:
     Parameter* w_;

@@ -65,14 +65,12 @@ void expect_formulas(const train::StrategyRun& run, sharding::FormulaKind kind) 
       EXPECT_EQ(counted[i].wire.staging, 0);
     }
     const sharding::FormulaMemory memory = sharding::formula_memory(kind, input, rank.rank);
-    EXPECT_EQ(memory::persistent(rank.memory.between_steps),
-              memory.persistent() + memory.padding);
+    EXPECT_EQ(memory::persistent(rank.memory.between_steps), memory.persistent() + memory.padding);
     EXPECT_EQ(rank.memory.padding, memory.padding);
     EXPECT_EQ(memory::total(rank.memory.at_peak), rank.memory.peak);
     if (kind != sharding::FormulaKind::kDdp) {
       const auto gathered = static_cast<int>(memory::Category::kGatheredParam);
-      EXPECT_LE(rank.memory.peak_by_category[gathered],
-                sharding::unsharded_bound_bytes(input, 1));
+      EXPECT_LE(rank.memory.peak_by_category[gathered], sharding::unsharded_bound_bytes(input, 1));
       EXPECT_EQ(rank.memory.between_steps[gathered], 0);
       const auto full = static_cast<int>(memory::Category::kUnshardedGrad);
       EXPECT_EQ(rank.memory.between_steps[full], 0);

@@ -99,8 +99,8 @@ class SwappedRows : public fsdp::Fsdp {
       std::swap(swapped[0][i].full_offset, swapped[1][i].full_offset);
     }
     std::vector<comm::Work> works;
-    works.push_back(comm().all_gather(sharding::ShardLayout(swapped), shard, full,
-                                      tag(unit.unit->name)));
+    works.push_back(
+        comm().all_gather(sharding::ShardLayout(swapped), shard, full, tag(unit.unit->name)));
     return works;
   }
 };

@@ -41,9 +41,8 @@ TEST_P(Single, EqualsAtenAutogradWithTorchAdamW) {
     options->betas({settings.beta1, settings.beta2}).eps(settings.eps).weight_decay(decay);
     return torch::optim::OptimizerParamGroup(tensors, std::move(options));
   };
-  torch::optim::AdamW torch_adamw(
-      std::vector<torch::optim::OptimizerParamGroup>{group(decayed, settings.weight_decay),
-                                                     group(plain, 0)});
+  torch::optim::AdamW torch_adamw(std::vector<torch::optim::OptimizerParamGroup>{
+      group(decayed, settings.weight_decay), group(plain, 0)});
 
   at::manual_seed(5);
   for (int step = 0; step < 10; ++step) {

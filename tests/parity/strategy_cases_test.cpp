@@ -111,7 +111,9 @@ TEST(StrategyCases, MemoryThatStartsAsNaN) {
 TEST(StrategyCases, NestedUnitWithOneElement) {
   class Inner : public Module {
    public:
-    Inner() : fc_(&add_child<Linear>("fc", 6, 6)), scale_(&add_child<Scale>("s", std::vector<std::int64_t>{1})) {}
+    Inner()
+        : fc_(&add_child<Linear>("fc", 6, 6)),
+          scale_(&add_child<Scale>("s", std::vector<std::int64_t>{1})) {}
     std::string_view class_name() const override { return "Inner"; }
 
    protected:

@@ -15,7 +15,7 @@ using Weights = std::map<std::string, at::Tensor>;
 
 /// GPT-2 written down a second time, in plain ATen calls with ATen's autograd.
 inline at::Tensor reference_gpt2(const models::ModelConfig& c, Weights& w, const at::Tensor& tokens,
-                          const at::Tensor& targets) {
+                                 const at::Tensor& targets) {
   const std::int64_t batch = tokens.size(0), length = tokens.size(1), size = c.hidden / c.heads;
   const auto norm = [&](const at::Tensor& x, const std::string& at_path) {
     return at::layer_norm(x, {c.hidden}, w[at_path + ".weight"], w[at_path + ".bias"], 1e-5);

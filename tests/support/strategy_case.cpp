@@ -222,6 +222,7 @@ std::string run_case(const StrategyCase& test, const std::string& strategy, int 
   comm::Job::Options options;
   options.world_size = world_size;
   options.timeout = std::chrono::seconds(60);
+  options.guard_peers = true;  // nothing may move around the counters
   const auto job = comm::Job::create(options);
   const comm::JobOutcome outcome = comm::run_forked(job, [&](int rank) {
     run_rank(test, entry, job, rank);

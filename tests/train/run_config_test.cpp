@@ -27,9 +27,9 @@ TEST(Injection, Parses) {
 }
 
 TEST(Injection, RefusesOtherForms) {
-  for (const char* text : {"", "kill", "kill@1", "kill@1,2", "boom@1,2,forward", "kill@x,2,forward",
-                           "kill@-1,2,forward", "kill@1,0,forward", "kill@1,2,lunch",
-                           "kill,1,2,forward"}) {
+  for (const char* text :
+       {"", "kill", "kill@1", "kill@1,2", "boom@1,2,forward", "kill@x,2,forward",
+        "kill@-1,2,forward", "kill@1,0,forward", "kill@1,2,lunch", "kill,1,2,forward"}) {
     EXPECT_THAT(refusal([&] { Injection::parse(text); }),
                 ::testing::HasSubstr("give KIND@RANK,STEP,WHERE"))
         << text;
@@ -52,7 +52,8 @@ TEST(RankResult, SurvivesTheWayBetweenProcesses) {
   result.rank = 3;
   result.steps.push_back({0.1, std::numeric_limits<double>::quiet_NaN(), 5, 1, 2, 2, 3, 4, 1, 9});
   result.digests.push_back({~std::uint64_t{0}, 1, 2, 3});
-  result.traffic.push_back({Phase::kBackward, comm::CollectiveKind::kReduce, 2, 30, 20, {20, 0, 5}});
+  result.traffic.push_back(
+      {Phase::kBackward, comm::CollectiveKind::kReduce, 2, 30, 20, {20, 0, 5}});
   result.memory.peak_unit = "h.1";
   result.unused_parameters = {"x"};
   const RankResult back = deserialize(serialize(result));

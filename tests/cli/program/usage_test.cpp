@@ -19,6 +19,8 @@ struct BadInput {
   std::vector<std::string> parts;  ///< that the line must have
 };
 
+void PrintTo(const BadInput& bad, std::ostream* out) { *out << bad.name; }
+
 class Usage : public ::testing::TestWithParam<BadInput> {};
 
 TEST_P(Usage, OneLineAndExitCodeTwo) {
@@ -41,7 +43,7 @@ const std::vector<BadInput>& bad_inputs() {
       {"stray_argument", {"compare", "fsdp"}, {"fsdp"}},
       {"missing_value", {"compare", "--batch"}, {"--batch", "needs a value"}},
       {"given_twice", {"compare", "--batch", "1", "--batch", "2"}, {"--batch", "more than once"}},
-      {"value_for_a_switch", {"compare", "--quiet=yes"}, {"--quiet", "no value"}},
+      {"value_for_a_switch", {"compare", "--quiet=3"}, {"--quiet", "no value"}},
       {"unknown_model", {"compare", "--model", "gpt4"}, {"gpt4", "gpt2-nano", "mlp"}},
       {"unknown_strategy", {"compare", "--strategy", "ddp,fdsp"}, {"fdsp", "ddp, zero3, fsdp"}},
       {"repeated_strategy", {"compare", "--strategy", "ddp,ddp"}, {"ddp", "twice"}},
