@@ -9,8 +9,9 @@ using namespace shardbench;
 /// The real engine: forked ranks. This process itself never touches LibTorch.
 bench::Engine engine_for(const train::Registry& registry) {
   bench::Engine engine;
-  engine.run = [&registry](const train::RunConfig& config, const train::Progress& progress) {
-    return train::run_strategy(config, registry, progress);
+  engine.run = [&registry](const train::RunConfig& config, const train::Progress& progress,
+                           const train::RankObserver& observer) {
+    return train::run_strategy(config, registry, progress, observer);
   };
   engine.reference = train::run_reference;
   engine.judge = train::judge;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "bench/compare/screens.h"
 #include "common/core/error.h"
 #include "common/data/token_source.h"
+#include "common/memory/tracker.h"
 #include "common/models/config.h"
 
 namespace shardbench::cli {
@@ -38,6 +40,19 @@ bench::Request run_request(const RunFlags& flags, const Program& program) {
   request.base.eval_every = flags.eval_every > 0 ? flags.eval_every : flags.steps;
   request.base.eval_batches = flags.eval_batches;
   return request;
+}
+
+/// Prints the log's lines in rank 0 as they come.
+train::RankObserver lines_of(TrainingLog& log) {
+  const auto print = [](const std::string& line) {
+    fmt::print("{}", line);
+    std::fflush(stdout);
+  };
+  return {
+      [&log, print](int step, const train::StepRecord& record) {
+        print(log.step(step, record, memory::tracker().peak()));
+      },
+      [&log, print](int step, double loss, bool last) { print(log.evaluation(step, loss, last)); }};
 }
 
 int run_command(const RunFlags& flags, const Program& program) {
@@ -67,11 +82,10 @@ int run_command(const RunFlags& flags, const Program& program) {
 
   const bool table = flags.common.format == "table";
   if (table) fmt::print("{}, {}\n\n", line, config.strategy);
-  ProgressLine progress(!flags.common.quiet);
-  progress.begin(config.strategy, 1, 1);
+  TrainingLog log(config, {flags.log_every, bigram});
+  if (table) fmt::print("{}", log.header());
   const train::StrategyRun run =
-      program.engine.run(config, [&](int done, int all) { progress.step(done, all); });
-  progress.clear();
+      program.engine.run(config, {}, table ? lines_of(log) : train::RankObserver{});
 
   const bench::Row row =
       bench::measured_row(run, program.registry.find(config.strategy).formula, comparison.model);
@@ -92,9 +106,8 @@ int run_command(const RunFlags& flags, const Program& program) {
   if (file) file->write(document.dump(1) + "\n");
   if (!table) {
     fmt::print("{}\n", document.dump(1));
-  } else if (row.right()) {
-    fmt::print("{}", training_log(run, {flags.log_every, bigram}));
-    if (file) fmt::print("results: {}\n", file->path());
+  } else if (row.right() && file) {
+    fmt::print("results: {}\n", file->path());
   }
   return bench::exit_code(comparison);
 }

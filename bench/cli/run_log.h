@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "common/train/config.h"
 #include "common/train/result.h"
 
 namespace shardbench::cli {
@@ -12,9 +15,26 @@ struct LogOptions {
   std::optional<double> bigram;  ///< nats per byte on the held-out tenth; what has to be beaten
 };
 
-/// The lines of a training run: step, loss, gradient norm, learning rate, tokens per second (all
-/// tokens since the line before over all their time, slowest rank), highest peak so far; between
-/// them the evaluations. Requires a run that ended.
-std::string training_log(const train::StrategyRun& run, const LogOptions& options);
+/// Makes the lines of a training run as it goes, from rank 0's steps: step, loss, gradient norm,
+/// learning rate, tokens per second (all ranks' tokens since the line before over the time of those
+/// steps), highest peak so far; between them the evaluations.
+class TrainingLog {
+ public:
+  TrainingLog(const train::RunConfig& config, const LogOptions& options);
+
+  /// The two lines above the columns.
+  std::string header() const;
+  /// The line of a step (from 1), or nothing between lines. Call for every step, in order.
+  std::string step(int step, const train::StepRecord& record, std::int64_t peak_bytes);
+  /// The line of an evaluation after `step`; `last`: of the whole held-out part.
+  std::string evaluation(int step, double loss, bool last) const;
+
+ private:
+  train::RunConfig config_;
+  LogOptions options_;
+  std::int64_t since_ns_ = 0;
+  int since_steps_ = 0;
+  std::int64_t peak_bytes_ = 0;
+};
 
 }  // namespace shardbench::cli

@@ -106,7 +106,7 @@ class Runner {
     const auto reference = references.find(order_of(*lane.entry, lane.config));
     if (reference == references.end() || !reference->second.result) return;
     begin(fmt::format("{} W={}", lane.entry->name, lane.config.world_size));
-    lane.runs.push_back(engine_.run(lane.config, observer_.progress));
+    lane.runs.push_back(engine_.run(lane.config, observer_.progress, {}));
     const train::StrategyRun& run = lane.runs.back();
     if (run.signal != 0) comparison_.signal = run.signal;
     lane.verdicts.push_back(lane.failed() ? train::Parity{}

@@ -12,7 +12,9 @@ namespace shardbench::bench {
 
 /// What trains and judges: the train room, or made-up results in tests.
 struct Engine {
-  std::function<train::StrategyRun(const train::RunConfig&, const train::Progress&)> run;
+  std::function<train::StrategyRun(const train::RunConfig&, const train::Progress&,
+                                   const train::RankObserver&)>
+      run;
   std::function<train::ReferenceRun(const train::RunConfig&, train::AccumulationOrder,
                                     const train::Progress&)>
       reference;

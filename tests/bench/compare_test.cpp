@@ -172,9 +172,10 @@ TEST(Compare, FaultsArePlantedInStrategiesOnly) {
     return reference(config, order, progress);
   };
   const auto strategy = engine.run;
-  engine.run = [&](const train::RunConfig& config, const train::Progress& progress) {
+  engine.run = [&](const train::RunConfig& config, const train::Progress& progress,
+                   const train::RankObserver& observer) {
     EXPECT_TRUE(config.inject.has_value());
-    return strategy(config, progress);
+    return strategy(config, progress, observer);
   };
   compare(request, fake_registry(), engine);
 }

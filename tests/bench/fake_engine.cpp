@@ -76,7 +76,8 @@ train::RankResult fake_rank(const train::RunConfig& config, sharding::FormulaKin
 
 Engine FakeEngine::engine() {
   Engine made;
-  made.run = [this](const train::RunConfig& config, const train::Progress& progress) {
+  made.run = [this](const train::RunConfig& config, const train::Progress& progress,
+                    const train::RankObserver&) {
     log.push_back(fmt::format("{}/{}", config.strategy, config.world_size));
     train::StrategyRun run;
     run.config = config;

@@ -17,7 +17,7 @@ using sharding::FormulaKind;
 
 train::StrategyRun fake_run(const std::string& strategy, int world_size, FakeEngine fake = {}) {
   const Request request = small_request();
-  return fake.engine().run(config_for(request, strategy, world_size), {});
+  return fake.engine().run(config_for(request, strategy, world_size), {}, {});
 }
 
 Row row_of(const train::StrategyRun& run, FormulaKind kind,
@@ -33,7 +33,7 @@ TEST(Row, RateIsTheSameAfterTenAndAHundredSteps) {
   for (int steps : {10, 100}) {
     request.base.steps = steps;
     FakeEngine fake;
-    const train::StrategyRun run = fake.engine().run(config_for(request, "ddp", 4), {});
+    const train::StrategyRun run = fake.engine().run(config_for(request, "ddp", 4), {}, {});
     const Row row = row_of(run, FormulaKind::kDdp);
     EXPECT_EQ(row.step.times.size(), static_cast<std::size_t>(steps));
     // 4 ranks x 4 sequences x 8 tokens in 100 ms.

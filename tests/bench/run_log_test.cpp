@@ -7,45 +7,61 @@
 namespace shardbench::cli {
 namespace {
 
-train::StrategyRun fake_run() {
+train::RunConfig six_steps() {  // of 2 ranks x 4 x 8 = 64 tokens
   bench::Request request = bench::small_request();
   request.base.warmup = 2;
   request.base.steps = 4;
-  bench::FakeEngine fake;
-  train::StrategyRun run = fake.engine().run(bench::config_for(request, "fsdp", 2), {});
-  for (train::RankResult& rank : run.ranks) {
-    rank.evaluation_steps = {1, 4, 6};
-    rank.evaluation_losses = {9, 2.5, 2.25};
-  }
-  return run;
+  return bench::config_for(request, "fsdp", 2);
 }
 
-// 2 ranks x 4 x 8 = 64 tokens; steps of 900 ms (two), then 100 ms.
-TEST(TrainingLog, LinesRatesAndEvaluations) {
-  EXPECT_EQ(training_log(fake_run(), {3, 2.4}),
+train::StepRecord step_of(double loss, std::int64_t milliseconds) {
+  train::StepRecord record;
+  record.loss = loss;
+  record.gradient_norm = 2;
+  record.step_ns = milliseconds * 1'000'000;
+  return record;
+}
+
+TEST(TrainingLog, LinesRatesAndPeaks) {
+  TrainingLog log(six_steps(), {3, 2.4});
+  EXPECT_EQ(log.header(),
             "   step      loss  grad_norm        lr    tok/s      peak\n"
-            "                                                    (MiB)\n"
-            "      1    5.0000     2.0000     0.001       71     16.20\n"
-            "      3    4.8000     2.0000     0.001      128     16.20\n"
-            "      4  held out 2.5000 nats per token, bigram baseline 2.4000: not below\n"
-            "      6    4.5000     2.0000     0.001      640     16.20\n"
+            "                                                    (MiB)\n");
+  const std::int64_t peak = 16 << 20;
+  EXPECT_EQ(log.step(1, step_of(5, 1000), peak),
+            "      1    5.0000     2.0000     0.001       64     16.00\n");
+  EXPECT_EQ(log.step(2, step_of(4.9, 900), 2 * peak), "");
+  // 128 tokens in 1,000 ms; the highest peak so far stays.
+  EXPECT_EQ(log.step(3, step_of(4.8, 100), peak),
+            "      3    4.8000     2.0000     0.001      128     32.00\n");
+  EXPECT_EQ(log.step(4, step_of(4.7, 100), peak), "");
+  EXPECT_EQ(log.step(5, step_of(4.6, 100), peak), "");
+  EXPECT_EQ(log.step(6, step_of(4.5, 100), peak),
+            "      6    4.5000     2.0000     0.001      640     32.00\n");
+}
+
+TEST(TrainingLog, TheLastStepHasALineWhereverItFalls) {
+  TrainingLog log(six_steps(), {100, std::nullopt});
+  for (int step = 2; step < 6; ++step) EXPECT_EQ(log.step(step, step_of(4, 100), 1), "");
+  EXPECT_NE(log.step(6, step_of(4, 100), 1), "");
+}
+
+TEST(TrainingLog, LearningRateIsThatOfTheStep) {
+  train::RunConfig config = six_steps();
+  config.optimizer.lr_warmup = 4;
+  TrainingLog log(config, {1, std::nullopt});
+  EXPECT_NE(log.step(1, step_of(4, 100), 1).find("0.00025"), std::string::npos);
+}
+
+TEST(TrainingLog, Evaluations) {
+  TrainingLog log(six_steps(), {3, 2.4});
+  EXPECT_EQ(log.evaluation(4, 2.5, false),
+            "      4  held out 2.5000 nats per token, bigram baseline 2.4000: not below\n");
+  EXPECT_EQ(log.evaluation(6, 2.25, true),
             "      6  held out 2.2500 nats per token, bigram baseline 2.4000: below (all of the "
             "held-out part)\n");
-}
-
-TEST(TrainingLog, ShowsTheRateInForce) {
-  train::StrategyRun run = fake_run();
-  run.config.optimizer.lr = 0.5;
-  run.config.optimizer.lr_warmup = 5;
-  const std::string log = training_log(run, {1, std::nullopt});
-  EXPECT_NE(log.find("      1    5.0000     2.0000       0.1 "), std::string::npos) << log;
-  EXPECT_NE(log.find("      6    4.5000     2.0000       0.5 "), std::string::npos) << log;
-}
-
-TEST(TrainingLog, WithoutABaselineOnlyTheLoss) {
-  const std::string log = training_log(fake_run(), {100, std::nullopt});
-  EXPECT_NE(log.find("held out 2.2500 nats per token (all"), std::string::npos) << log;
-  EXPECT_EQ(log.find("bigram"), std::string::npos);
+  TrainingLog plain(six_steps(), {3, std::nullopt});
+  EXPECT_EQ(plain.evaluation(6, 2.25, false), "      6  held out 2.2500 nats per token\n");
 }
 
 }  // namespace

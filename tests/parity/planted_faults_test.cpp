@@ -144,7 +144,8 @@ bench::Request request_for(std::vector<std::string> strategies) {
 bench::Comparison compare(const bench::Request& request) {
   const train::Registry registry = registry_with_faults();
   bench::Engine engine;
-  engine.run = [&](const train::RunConfig& config, const train::Progress& progress) {
+  engine.run = [&](const train::RunConfig& config, const train::Progress& progress,
+                   const train::RankObserver&) {
     return train::run_strategy(config, registry, progress);
   };
   engine.reference = train::run_reference;
