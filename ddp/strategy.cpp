@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/core/error.h"
 
 namespace shardbench::ddp {
@@ -18,9 +20,11 @@ void Ddp::allocate() {
 // [hooks]
 void Ddp::start_step() {
   reductions_.clear();
+  ready_.assign(bucket_of_.size(), 0);
   missing_.clear();
-  for (const auto& bucket : buckets())
+  for (const sharding::Bucket& bucket : buckets()) {
     missing_.push_back(static_cast<int>(bucket.parameters.size()));
+  }
 }
 
 at::Tensor Ddp::gradient_view(Parameter& parameter) {
@@ -33,7 +37,7 @@ at::Tensor Ddp::gradient_view(Parameter& parameter) {
 
 void Ddp::gradient_ready(Parameter& parameter) {
   if (!last_micro_batch()) return;  // keep adding up; one reduction per step
-  --missing_[bucket_of_[parameter.index()]];
+  if (std::exchange(ready_[parameter.index()], 1) == 0) --missing_[bucket_of_[parameter.index()]];
   // Buckets leave in the same order on every rank, whatever order gradients come in.
   while (reductions_.size() < buckets().size() && missing_[reductions_.size()] == 0) {
     reduce_next_bucket();

@@ -25,7 +25,8 @@ class Ddp : public train::ReplicatedStrategy {
   void reduce_next_bucket();
 
   std::vector<int> bucket_of_;  ///< by parameter index
-  std::vector<int> missing_;    ///< by bucket: gradients not yet written in the last micro-batch
+  std::vector<int> missing_;    ///< by bucket: gradients not yet ready in the last micro-batch
+  std::vector<char> ready_;     ///< by parameter index
   std::vector<comm::Work> reductions_;  ///< by bucket, in the order issued
 };
 
