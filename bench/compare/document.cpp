@@ -84,7 +84,6 @@ json config_json(const Request& request, const sharding::ModelShape& model) {
   json optimizer = {{"name", adamw ? "adamw" : "sgd"},
                     {"lr", base.optimizer.lr},
                     {"lr_warmup", base.optimizer.lr_warmup},
-                    {"lr_warmup", base.optimizer.lr_warmup},
                     {"weight_decay", base.optimizer.weight_decay}};
   if (adamw) {
     optimizer["beta1"] = base.optimizer.beta1;

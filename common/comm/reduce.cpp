@@ -6,15 +6,7 @@
 
 #include "common/comm/half.h"
 #include "common/core/error.h"
-
-// One binary for every CPU: each kernel is compiled three times and chosen when it is loaded.
-// Without fused multiply-add (-ffp-contract=off) all three give the same bits. The sanitizers'
-// start-up code cannot run such choices.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define SHARDBENCH_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define SHARDBENCH_CLONES
-#endif
+#include "common/core/simd.h"
 
 namespace shardbench::comm {
 namespace {

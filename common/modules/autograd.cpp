@@ -40,15 +40,14 @@ class OpNode : public Node {
 
   std::string name() const override { return "ShardbenchOp"; }
 
-  void release_variables() override {
-    backward_ = nullptr;
-    // A graph that is dropped without a backward leaves no write to wait for.
-    parameters_.clear();
-  }
+  void release_variables() override { backward_ = nullptr; }
 
  protected:
   variable_list apply(variable_list&& grads) override {
-    SHARDBENCH_CHECK(backward_ != nullptr,
+    SHARDBENCH_CHECK(!at::GradMode::is_enabled(),
+                     "gradients of gradients are not supported: leave create_graph off");
+    const BackwardFn backward = std::exchange(backward_, nullptr);
+    SHARDBENCH_CHECK(backward != nullptr,
                      "backward runs a second time through a graph whose buffers are freed");
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       SHARDBENCH_CHECK(parameters_[i]->version() == versions_[i],
@@ -57,7 +56,7 @@ class OpNode : public Node {
     }
     std::vector<bool> needs(num_outputs());
     for (std::size_t i = 0; i < needs.size(); ++i) needs[i] = task_should_compute_output(i);
-    variable_list result = backward_(grads, needs);
+    variable_list result = backward(grads, needs);
     result.resize(num_outputs());
     return result;
   }
@@ -93,7 +92,10 @@ bool any_requires_grad(const std::vector<at::Tensor>& tensors) {
 
 at::Tensor alias_without_autograd(const at::Tensor& tensor) {
   at::AutoDispatchBelowADInplaceOrView guard;
-  return at::alias(tensor);
+  at::Tensor alias = at::alias(tensor);
+  // One memory, one version: a write through either shows in what autograd has saved of the other.
+  alias.unsafeGetTensorImpl()->set_version_counter(tensor.unsafeGetTensorImpl()->version_counter());
+  return alias;
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ at::Tensor Module::call(Tensors inputs) {
   Hooks& hooks = *runtime_->hooks;
   for (Unit* unit : units_) hooks.before_forward(*unit);
   const bool inputs_need_grad = with_joint_backward_callback(inputs, [this] {
+    SHARDBENCH_CHECK(runtime_ != nullptr, "backward through {} after its strategy was detached",
+                     path_);
     for (auto it = units_.rbegin(); it != units_.rend(); ++it) {
       runtime_->hooks->after_backward(**it);
     }
@@ -33,6 +35,8 @@ at::Tensor Module::call(Tensors inputs) {
 
 void Module::enter_backward(const std::vector<Unit*>& units, bool inputs_need_grad) {
   HookRuntime* runtime = runtime_;
+  SHARDBENCH_CHECK(runtime != nullptr, "backward through {} after its strategy was detached",
+                   path_);
   const int id = torch::autograd::get_current_graph_task_id();
   if (runtime->backward_id != id) {
     runtime->backward_id = id;
@@ -135,6 +139,7 @@ void Model::detach() {
     m->units_.clear();
   }
   for (Parameter* p : parameters_) {
+    p->unbind();
     p->set_hooks(nullptr);
     p->set_unit(nullptr);
     p->forget_uses();

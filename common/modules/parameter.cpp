@@ -51,7 +51,9 @@ at::Tensor Parameter::tracked() {
       {}, {this}, [this] { return tensor().alias(); },
       [this](const std::vector<at::Tensor>& grads, const std::vector<bool>&) {
         const Target target = gradient_target();
-        if (target.accumulate) {
+        if (!grads[0].defined()) {  // it counts as zero
+          if (!target.accumulate) target.view.zero_();
+        } else if (target.accumulate) {
           target.view.add_(grads[0]);
         } else {
           target.view.copy_(grads[0]);

@@ -6,8 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <unordered_map>
+
+#include "common/core/error.h"
 
 namespace shardbench {
 
@@ -34,9 +38,9 @@ class TrapRange {
 
   void* trap_for(const std::string& name) {
     std::lock_guard lock(mutex_);
-    const std::size_t slot = next_++ % kSlots;
-    std::strncpy(names_[slot], name.c_str(), kNameBytes - 1);
-    return base_ + slot * kSlotBytes;
+    const auto [found, fresh] = slots_.try_emplace(name, slots_.size() % kSlots);
+    if (fresh) std::strncpy(names_[found->second], name.c_str(), kNameBytes - 1);
+    return base_ + found->second * kSlotBytes;
   }
 
  private:
@@ -47,11 +51,13 @@ class TrapRange {
   TrapRange() {
     base_ = static_cast<char*>(mmap(nullptr, kSlots * kSlotBytes, PROT_NONE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    SHARDBENCH_CHECK(base_ != MAP_FAILED, "no address space for resharded parameters: {}",
+                     std::strerror(errno));
     names_ = new char[kSlots][kNameBytes]();
     struct sigaction action = {};
     action.sa_sigaction = &TrapRange::handle;
     action.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGSEGV, &action, &previous_);
   }
 
   static void handle(int signal_number, siginfo_t* info, void*) {
@@ -64,12 +70,13 @@ class TrapRange {
       written = write(STDERR_FILENO, name, std::strlen(name));
       written = write(STDERR_FILENO, "\n", 1);
     }
-    signal(signal_number, SIG_DFL);
+    sigaction(signal_number, &range.previous_, nullptr);  // who was there before decides
     raise(signal_number);
   }
 
   std::mutex mutex_;
-  std::size_t next_ = 0;
+  std::unordered_map<std::string, std::size_t> slots_;
+  struct sigaction previous_ = {};
   char* base_ = nullptr;
   char (*names_)[kNameBytes] = nullptr;
 };

@@ -136,7 +136,8 @@ std::vector<Bucket> plan_buckets(const ModelShape& model, double cap_mib, double
     const ParameterShape& parameter = model.parameters[left - 1];
     if (!parameter.requires_grad) continue;
     const std::int64_t extent = align_up(parameter.numel());
-    const double cap = (buckets.size() <= 1 ? first_cap_mib : cap_mib) * kBytesPerMib;
+    const double cap =
+        (buckets.size() <= 1 ? std::min(first_cap_mib, cap_mib) : cap_mib) * kBytesPerMib;
     const bool full =
         !buckets.empty() && static_cast<double>((buckets.back().extent + extent) * 4) > cap;
     if (buckets.empty() || full) {

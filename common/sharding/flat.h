@@ -76,7 +76,8 @@ ShardLayout unit_layout(const ModelShape& model, const UnitShape& unit,
                         const std::vector<FlatLayout>& by_rank, bool trainable_only);
 
 /// DDP's buckets: trainable parameters in reverse canonical order, a new bucket when the next
-/// would pass the cap (the first bucket has its own, smaller cap); a tensor is never split.
+/// would pass the cap (the first bucket has its own cap where that is smaller); a tensor is never
+/// split.
 struct Bucket {
   std::vector<int> parameters;        ///< in order of their place in the bucket
   std::vector<std::int64_t> offsets;  ///< elements from the bucket's start, on 64 bytes

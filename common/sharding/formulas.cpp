@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "common/core/error.h"
@@ -209,6 +210,9 @@ std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch) {
     own[unit.anchor] += bytes;
     if (groups.empty() || groups.back().anchor != unit.anchor) groups.push_back({unit.anchor, {}});
     groups.back().units.push_back(bytes);
+  }
+  if (input.reshard_after_forward == FormulaInput::Reshard::kFalse) {
+    return std::accumulate(own.begin(), own.end(), std::int64_t{0});  // whole after forward
   }
   const auto ahead = [&](auto begin, auto end) {
     std::int64_t sum = 0;

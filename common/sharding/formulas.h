@@ -50,7 +50,8 @@ struct FormulaMemory {
 std::vector<FormulaTraffic> formula_traffic(FormulaKind kind, const FormulaInput& input, int rank);
 FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int rank);
 /// Largest sum of full (unsharded) weights that may live at one moment: the units of the module
-/// being run, those of the modules around it up to the root, and `prefetch` units ahead.
+/// being run, those of the modules around it up to the root, and `prefetch` units ahead; all
+/// units where they are kept after forward.
 std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch);
 
 }  // namespace shardbench::sharding

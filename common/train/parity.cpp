@@ -98,9 +98,13 @@ Parity judge(const StrategyRun& run, const ReferenceResult& reference) {
   parity.bit_equal = true;
   parity.ok = reference.gradients_close;
   if (!parity.ok) {
-    return wrong(parity, reference.gradient_worst_tensor,
-                 fmt::format("differs from the whole-batch run by {:.1e} (bound 1e-5)",
-                             reference.gradient_max_rel_diff));
+    return wrong(
+        parity,
+        reference.gradient_worst_tensor.empty() ? "gradient norm" : reference.gradient_worst_tensor,
+        fmt::format("step-1 gradients differ from the whole batch at once by {:.2g} "
+                    "(bound {:.0e}), their norm by {:.2g} (bound {:.0e})",
+                    reference.gradient_max_rel_diff, kGradientBound, reference.norm_rel_diff,
+                    kNormBound));
   }
   return parity;
 }

@@ -151,7 +151,7 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
       result.calls = comm->calls();
     }
     // The parity gate looks at one evaluation in the middle: weights must not stay stale after it.
-    if (step == 0) evaluate(1, config.batch * config.world_size);
+    if (step == 0 && config.eval_every == 0) evaluate(1, config.batch * config.world_size);
     if (config.eval_every > 0 && (step + 1) % config.eval_every == 0 && step + 1 < steps) {
       evaluate(step + 1, config.eval_batches * config.batch * config.world_size);
       report_evaluation(/*last=*/false);

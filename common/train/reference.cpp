@@ -17,10 +17,8 @@ namespace shardbench::train {
 
 namespace {
 
-constexpr double kGradientBound = 1e-5;  // relative, per tensor, between A and B
 constexpr double kGradientFloor = 1e-6;  // of the whole gradient's norm: tensors that are zero but
                                          // for rounding, such as key biases
-constexpr double kNormBound = 1e-6;
 
 /// One process that holds the whole model: what both references train.
 class Whole {

@@ -23,7 +23,7 @@ struct StepRecord {
   std::int64_t forward_ns = 0;
   std::int64_t backward_ns = 0;
   std::int64_t optimizer_ns = 0;
-  std::int64_t comm_ns = 0;       ///< from issue to completion, union over calls
+  std::int64_t comm_ns = 0;       ///< with a link: from issue to completion, union over calls
   std::int64_t exposed_ns = 0;    ///< in waits: for peers and moving bytes
   std::int64_t peer_wait_ns = 0;  ///< the part of it that waits for peers or the link
   std::int64_t minor_faults = 0;
@@ -95,6 +95,10 @@ struct ReferenceResult {
 };
 std::string serialize(const ReferenceResult& result);
 ReferenceResult deserialize_reference(const std::string& text);
+
+/// Bounds between references A and B: relative, per tensor, and of the whole gradient's norm.
+inline constexpr double kGradientBound = 1e-5;
+inline constexpr double kNormBound = 1e-6;
 
 /// Verdict of one run against the references.
 struct Parity {

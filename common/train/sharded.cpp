@@ -20,11 +20,11 @@ std::size_t bytes_of(std::int64_t elements) {
 }
 
 /// Padding between pieces is never moved, so it is zeroed once per buffer.
-void zero_padding(const ShardedUnit& unit, float* full) {
-  for (std::size_t i = 0; i < unit.buffer.offsets.size(); ++i) {
-    const std::int64_t end = unit.buffer.offsets[i] + unit.unit->parameters[i]->numel();
-    const bool last = i + 1 == unit.buffer.offsets.size();
-    const std::int64_t next = last ? unit.buffer.extent : unit.buffer.offsets[i + 1];
+void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
+                  float* full) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::int64_t end = buffer.offsets[i] + parameters[i]->numel();
+    const std::int64_t next = i + 1 == parameters.size() ? buffer.extent : buffer.offsets[i + 1];
     std::fill(full + end, full + next, 0.0f);
   }
 }
@@ -48,6 +48,7 @@ void ShardedStrategy::after_forward(Unit& unit) {
 
 void ShardedStrategy::before_backward(Unit& unit) {
   enter(Phase::kBackward, unit);
+  sharded(unit).entered = true;
   start_unshard(sharded(unit));
   for (int next : backward_order_.enter(unit.index, options().backward_prefetch)) {
     start_unshard(units_[next]);
@@ -71,6 +72,7 @@ void ShardedStrategy::after_backward(Unit& unit) {
 }
 
 void ShardedStrategy::end_of_backward() {
+  for (ShardedUnit& unit : units_) reshard(unit);  // kept or prefetched, but not passed on the way
   forward_order_.restart();
   backward_order_.restart();
 }
@@ -99,14 +101,19 @@ void ShardedStrategy::allocate() {
   for (const auto& unit : model().units()) {
     ShardedUnit& state = units_.emplace_back();
     state.unit = unit.get();
-    sharding::UnitShape planned{unit->name, 0, {}};
-    for (const Parameter* p : unit->parameters) {
-      position_[p->index()] = static_cast<int>(planned.parameters.size());
-      planned.parameters.push_back(p->index());
+    sharding::UnitShape all{unit->name, 0, {}};
+    sharding::UnitShape trainable = all;
+    for (Parameter* p : unit->parameters) {
+      all.parameters.push_back(p->index());
+      if (!p->requires_grad()) continue;
+      position_[p->index()] = static_cast<int>(state.trainable.size());
+      state.trainable.push_back(p);
+      trainable.parameters.push_back(p->index());
     }
-    state.buffer = sharding::unit_buffer(shape, planned);
-    state.values = sharding::unit_layout(shape, planned, by_rank, /*trainable_only=*/false);
-    state.gradients = sharding::unit_layout(shape, planned, by_rank, /*trainable_only=*/true);
+    state.buffer = sharding::unit_buffer(shape, all);
+    state.gradient_buffer = sharding::unit_buffer(shape, trainable);
+    state.values = sharding::unit_layout(shape, all, by_rank, /*trainable_only=*/false);
+    state.gradients = sharding::unit_layout(shape, trainable, by_rank, /*trainable_only=*/true);
   }
   for (const sharding::FlatGroup& group : layout_.groups) {
     if (!group.requires_grad) continue;
@@ -129,7 +136,7 @@ void ShardedStrategy::start_unshard(ShardedUnit& unit) {
   memory::CategoryScope scope(memory::Category::kGatheredParam);
   unit.full = at::empty({unit.buffer.extent}, at::kFloat);
   auto* full = unit.full.data_ptr<float>();
-  zero_padding(unit, full);
+  zero_padding(unit.unit->parameters, unit.buffer, full);
   unit.gathers = gather(unit, value_shard(), {full, unit.buffer.extent, DType::kFloat32});
 }
 
@@ -166,37 +173,38 @@ bool ShardedStrategy::reshards_after_forward(const Unit& unit) const {
 float* ShardedStrategy::full_gradient(ShardedUnit& unit, std::size_t position) {
   if (!unit.reductions.empty()) finish_reduce(unit);
   if (unit.full_gradients.data() == nullptr) {
-    while (reducing_.size() > kReductionsInFlight) finish_reduce(units_[reducing_.front()]);
     memory::CategoryScope scope(memory::Category::kUnshardedGrad);
-    unit.full_gradients = comm().symmetric_empty(bytes_of(unit.buffer.extent));
-    zero_padding(unit, static_cast<float*>(unit.full_gradients.data()));
+    unit.full_gradients = comm().symmetric_empty(bytes_of(unit.gradient_buffer.extent));
+    zero_padding(unit.trainable, unit.gradient_buffer,
+                 static_cast<float*>(unit.full_gradients.data()));
   }
-  return static_cast<float*>(unit.full_gradients.data()) + unit.buffer.offsets[position];
+  return static_cast<float*>(unit.full_gradients.data()) + unit.gradient_buffer.offsets[position];
 }
 
 void ShardedStrategy::reduce_if_complete(ShardedUnit& unit, bool also_unwritten) {
   bool any_written = false;
-  for (const Parameter* p : unit.unit->parameters) {
-    if (!p->requires_grad()) continue;
+  for (const Parameter* p : unit.trainable) {
     if (p->pending_uses() > 0) return;
     if (!p->gradient_started() && !also_unwritten) return;
     any_written = any_written || p->gradient_started();
   }
-  if (any_written) start_reduce(unit);
+  // A unit that backward has entered is reduced even if this rank wrote nothing: others may have.
+  if (any_written || (unit.entered && !unit.trainable.empty())) start_reduce(unit);
 }
 
 void ShardedStrategy::start_reduce(ShardedUnit& unit) {
-  for (std::size_t i = 0; i < unit.unit->parameters.size(); ++i) {
-    Parameter& parameter = *unit.unit->parameters[i];
-    if (!parameter.requires_grad()) continue;
+  for (std::size_t i = 0; i < unit.trainable.size(); ++i) {
+    Parameter& parameter = *unit.trainable[i];
     if (!parameter.gradient_started()) {
       std::fill_n(full_gradient(unit, i), parameter.numel(), 0.0f);
     }
     parameter.reset_gradient();
   }
-  const comm::ConstBuffer full{unit.full_gradients.data(), unit.buffer.extent, DType::kFloat32};
+  const comm::ConstBuffer full{unit.full_gradients.data(), unit.gradient_buffer.extent,
+                               DType::kFloat32};
   unit.reductions = reduce(unit, full, gradient_shard(), unit.reduced_before);
   unit.reduced_before = true;
+  unit.entered = false;
   reducing_.push_back(unit.unit->index);
   while (reducing_.size() > kReductionsInFlight) finish_reduce(units_[reducing_.front()]);
 }
@@ -210,7 +218,7 @@ void ShardedStrategy::finish_reduce(ShardedUnit& unit) {
 }
 
 void ShardedStrategy::start_step() {
-  for (ShardedUnit& unit : units_) unit.reduced_before = false;
+  for (ShardedUnit& unit : units_) unit.reduced_before = unit.entered = false;
 }
 
 void ShardedStrategy::reduce_unfinished() {

@@ -16,13 +16,16 @@ namespace shardbench::train {
 /// are being written and reduced.
 struct ShardedUnit {
   Unit* unit = nullptr;
-  sharding::UnitBuffer buffer;           ///< where each parameter lies in the full buffers
+  std::vector<Parameter*> trainable;     ///< its parameters that have gradients
+  sharding::UnitBuffer buffer;           ///< where each parameter lies in the full weights
+  sharding::UnitBuffer gradient_buffer;  ///< where each trainable one lies in the full gradients
   sharding::ShardLayout values;          ///< full weights <-> every rank's shard memory
-  sharding::ShardLayout gradients;       ///< the trainable part of it
+  sharding::ShardLayout gradients;       ///< full gradients <-> every rank's shard memory
   at::Tensor full;                       ///< unsharded weights; undefined while resharded
   std::vector<comm::Work> gathers;       ///< under way into `full`
   comm::SymmetricMemory full_gradients;  ///< peers read it while they reduce
   std::vector<comm::Work> reductions;    ///< under way out of `full_gradients`
+  bool entered = false;                  ///< by backward, and not reduced since
   bool reduced_before = false;           ///< in this step: further reductions add to the shard
 };
 
@@ -80,10 +83,11 @@ class ShardedStrategy : public Strategy {
   PrefetchOrder backward_order_;
 
  private:
+  /// Where the trainable parameter at `position` lies in the unit's full gradients.
   float* full_gradient(ShardedUnit& unit, std::size_t position);
 
   std::vector<ShardedUnit> units_;
-  std::vector<int> position_;     ///< by parameter index: its place in its unit
+  std::vector<int> position_;     ///< by parameter index: its place among its unit's trainable ones
   sharding::FlatLayout layout_;   ///< of this rank's shards
   comm::SymmetricMemory values_;  ///< this rank's weights: peers read them while they gather
   at::Tensor gradients_;          ///< this rank's averaged gradients

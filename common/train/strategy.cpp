@@ -22,6 +22,7 @@ void Strategy::begin_step() {
 }
 
 void Strategy::begin_micro_batch(int index, int count) {
+  for (Parameter* p : model().parameters()) p->forget_uses();  // of graphs that were dropped
   micro_batch_ = index;
   micro_batches_ = count;
   phase_ = Phase::kForward;
@@ -29,6 +30,12 @@ void Strategy::begin_micro_batch(int index, int count) {
 
 void Strategy::finish_gradients() {
   reduce_the_rest();
+  std::vector<std::int64_t> flags(used_.begin(), used_.end());
+  comm()
+      .all_reduce({flags.data(), static_cast<std::int64_t>(flags.size()), DType::kInt64},
+                  comm::ReduceOp::kMax, {"used parameters", Phase::kMetrics})
+      .wait();
+  used_.assign(flags.begin(), flags.end());
   comm().quiesce();
 }
 

@@ -38,7 +38,8 @@ class Strategy : public Hooks {
   void begin_step();
   /// Micro-batch `index` of `count` starts.
   void begin_micro_batch(int index, int count);
-  /// On return owned().pieces[].gradient are final on every rank and peers no longer read values.
+  /// On return owned().pieces[].gradient are final on every rank, peers no longer read values, and
+  /// used() says what was used on any rank.
   void finish_gradients();
   /// The owned values have changed: makes them what the next forward sees.
   void after_optimizer();
@@ -50,7 +51,8 @@ class Strategy : public Hooks {
   /// Alignment padding inside param + grad memory of this rank, bytes.
   virtual std::int64_t padding_bytes() const = 0;
 
-  /// By parameter index: whether a gradient was written on this rank since begin_step.
+  /// By parameter index: whether a gradient was written since begin_step, on this rank, and after
+  /// finish_gradients on any rank. The optimizer must leave the others alone.
   const std::vector<char>& used() const { return used_; }
 
   /// Marks the use and asks the strategy for the memory.

@@ -48,7 +48,9 @@ StepRecord Trainer::step(std::int64_t index) {
   record.backward_ns += now_ns() - reducing;
 
   position(Phase::kMetrics);
-  const std::vector<char> used = exchange_metrics(record.loss);
+  record.loss = mean_over_ranks(record.loss);
+  const std::vector<char>& used = strategy.used();
+  for (std::size_t p = 0; p < used.size(); ++p) ever_used_[p] = ever_used_[p] || used[p];
   if (index == 0) digest_gradients();
 
   position(Phase::kOptimizer);
@@ -69,12 +71,13 @@ StepRecord Trainer::step(std::int64_t index) {
   if (config_.max_norm <= 0) record.gradient_norm = gradient_norm(used);
   parts_.comm->quiesce();
   fence("step ends");
-  record.comm_ns = union_ns(parts_.comm->calls());
   for (const comm::CallRecord& call : parts_.comm->calls()) {
     if (call.phase == Phase::kMetrics) continue;
     record.peer_wait_ns += call.peer_wait_ns;
     record.exposed_ns += call.peer_wait_ns + call.move_ns;
   }
+  // Over shared memory each rank moves its own bytes, so only an emulated link can be hidden.
+  record.comm_ns = config_.link ? union_ns(parts_.comm->calls()) : record.exposed_ns;
   return record;
 }
 
@@ -109,21 +112,11 @@ double Trainer::evaluate(std::int64_t max_windows) {
   return sums[0] / sums[1];
 }
 
-std::vector<char> Trainer::exchange_metrics(double& loss) {
-  const std::vector<char>& own = parts_.strategy->used();
-  std::vector<double> values(own.begin(), own.end());
-  values.push_back(loss);
+double Trainer::mean_over_ranks(double loss) {
   parts_.comm
-      ->all_reduce({values.data(), static_cast<std::int64_t>(values.size()), DType::kFloat64},
-                   comm::ReduceOp::kAverage, {"loss", Phase::kMetrics})
+      ->all_reduce({&loss, 1, DType::kFloat64}, comm::ReduceOp::kAverage, {"loss", Phase::kMetrics})
       .wait();
-  loss = values.back();
-  std::vector<char> used(own.size());
-  for (std::size_t p = 0; p < used.size(); ++p) {
-    used[p] = values[p] > 0;
-    ever_used_[p] = ever_used_[p] || used[p];
-  }
-  return used;
+  return loss;
 }
 
 double Trainer::gradient_norm(const std::vector<char>& used) {

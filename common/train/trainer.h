@@ -38,8 +38,7 @@ class Trainer {
 
  private:
   double micro_batch(std::int64_t index, int micro, StepRecord& record);
-  /// Averages the loss and joins the used flags over ranks; returns the flags.
-  std::vector<char> exchange_metrics(double& loss);
+  double mean_over_ranks(double loss);
   double gradient_norm(const std::vector<char>& used);
   void position(Phase phase);
   void fence(std::string_view label);

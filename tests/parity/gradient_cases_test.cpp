@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/core/error.h"
+#include "common/modules/layers/functional.h"
 #include "common/modules/layers/linear.h"
 #include "tests/support/strategy_case.h"
 
@@ -214,6 +215,51 @@ TEST(GradientCases, StaleGraphIsRefused) {
   };
   const std::string failure = run_case(test, "ddp", 2);
   EXPECT_NE(failure.find("has changed since this graph's forward"), std::string::npos) << failure;
+}
+
+TEST(GradientCases, SecondBackwardThroughOneGraphIsRefused) {
+  StrategyCase test = net_case(1);
+  test.forward = [](Model& model, int step, int micro, int rank) {
+    const at::Tensor loss = model(fixed({4, 6}, step, micro, rank));
+    loss.backward({}, /*retain_graph=*/true);
+    return std::vector<at::Tensor>{loss};
+  };
+  const std::string failure = run_case(test, "ddp", 2);
+  EXPECT_NE(failure.find("second time"), std::string::npos) << failure;
+}
+
+TEST(GradientCases, OverwritingWhatAutogradSavedIsRefused) {
+  class Residual : public Module {
+   public:
+    Residual() : fc_(&add_child<Linear>("fc", 6, 6)) {}
+    std::string_view class_name() const override { return "Residual"; }
+
+   protected:
+    at::Tensor forward(const Tensors& inputs) override {
+      // relu saves its output, residual_add writes over it.
+      return functional::residual_add(inputs[0], at::relu((*fc_)(inputs[0]))).square().mean();
+    }
+
+   private:
+    Module* fc_;
+  };
+  StrategyCase test = net_case(1);
+  test.build = [] { return std::make_unique<Model>("r", std::make_unique<Residual>()); };
+  const std::string failure = run_case(test, "ddp", 1);
+  EXPECT_NE(failure.find("modified by an inplace operation"), std::string::npos) << failure;
+}
+
+TEST(GradientCases, DroppedForwardsDoNotHoldGradientsBack) {
+  StrategyCase test = net_case(1);
+  test.accumulation = 2;
+  test.forward = [](Model& model, int step, int micro, int rank) {
+    if (micro == 1) return std::vector<at::Tensor>{model(fixed({4, 6}, step, micro, rank))};
+    const at::Tensor loss = model(fixed({4, 6}, step, micro, rank));
+    loss.backward(at::full_like(loss, 0.5));
+    model(fixed({2, 6}, 99));  // with gradients on, and never used
+    return std::vector<at::Tensor>{};
+  };
+  for (const std::string& strategy : strategy_names()) EXPECT_EQ(run_case(test, strategy, 2), "");
 }
 
 TEST(GradientCases, ReshardedParameterIsANamedError) {

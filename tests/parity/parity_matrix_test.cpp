@@ -126,11 +126,7 @@ TEST(ParityMatrix, KeptAfterForward) {
   config.options.reshard_after_forward = train::Reshard::kAuto;
   expect_parity(config, {2});
   config.options.reshard_after_forward = train::Reshard::kFalse;
-  config.options.forward_prefetch = 20;  // everything may be whole at once: raise the bound
-  train::RunConfig mlp = small("mlp");
-  mlp.options.units = sharding::UnitPolicy::parse("whole");
-  mlp.options.reshard_after_forward = train::Reshard::kFalse;
-  expect_parity(mlp, {2});
+  expect_parity(config, {2});
 }
 
 TEST(ParityMatrix, AccumulationClippingAndDropout) {

@@ -73,6 +73,9 @@ class StaleAfterEvaluation : public fsdp::Fsdp {
       Fsdp::after_backward(unit);
     }
   }
+  void end_of_backward() override {
+    if (!evaluated_) Fsdp::end_of_backward();
+  }
 
  protected:
   void reduce_the_rest() override {

@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "common/comm/shm.h"
 #include "common/core/error.h"
 #include "common/memory/tracker.h"
 #include "common/modules/autograd.h"
 #include "common/modules/layers/embedding.h"
 #include "common/modules/layers/layer_norm.h"
 #include "common/modules/layers/linear.h"
+#include "common/train/replicated.h"
 #include "tests/support/strategy_case.h"
 
 namespace shardbench::testing {
@@ -257,6 +259,50 @@ TEST(StrategyCases, UnitsEnteredInDifferentOrderAreANamedError) {
   }
 }
 
+/// A weight in a unit of its own that only some ranks use, though all enter the unit.
+class Conditional : public Module {
+ public:
+  Conditional() { w_ = &add_parameter("w", {4}, Init::constant(1)); }
+  std::string_view class_name() const override { return "Conditional"; }
+
+ protected:
+  at::Tensor forward(const Tensors& inputs) override {
+    const bool use = inputs[0].abs().sum().item<double>() > 0 && uses(inputs[0]);
+    return use ? inputs[0] * w_->tracked() : inputs[0] * 2.0f;
+  }
+
+ private:
+  static bool uses(const at::Tensor& x) { return x.view({-1})[0].item<float>() > 0; }
+  Parameter* w_;
+};
+
+TEST(StrategyCases, UnitEnteredEverywhereWrittenOnSomeRanks) {
+  StrategyCase test = chain_case(
+      [](Chain& c) {
+        c.add<Linear>("a", 4, 4);
+        c.add<Conditional>("maybe");
+      },
+      4);
+  test.units = "class:Conditional";
+  expect_all(test, {2, 3});
+}
+
+TEST(StrategyCases, AttachedTwiceInARow) {
+  StrategyCase test = chain_case([](Chain& c) { c.add<Linear>("a", 4, 4); }, 4);
+  test.after_step = [build = test.build](const StrategyCase::Seen& seen) {
+    if (seen.step != 0) return;
+    const auto local = comm::make_local();
+    const auto model = build();
+    for (int round = 0; round < 2; ++round) {
+      train::ReplicatedStrategy strategy;
+      strategy.attach({model.get(), local.get(), {}, 1, {}});
+      model->detach();
+      SHARDBENCH_CHECK(!model->parameters()[0]->bound());
+    }
+  };
+  expect_all(test, {1});
+}
+
 std::unique_ptr<Model> frozen_model(bool all) {
   auto root = std::make_unique<Chain>();
   root->add<Linear>("a", 10, 18);
@@ -278,6 +324,9 @@ TEST(StrategyCases, FrozenAndTrainableInOneUnit) {
     const memory::CategoryBytes live = memory::tracker().live();
     const std::int64_t grad = live[static_cast<int>(memory::Category::kGrad)];
     SHARDBENCH_CHECK(grad <= (48 + 16) * 4, "gradient memory {} bytes", grad);
+    const memory::CategoryBytes peak = memory::tracker().peak_by_category();
+    const std::int64_t full = peak[static_cast<int>(memory::Category::kUnshardedGrad)];
+    SHARDBENCH_CHECK(full <= (48 + 16) * 4, "full gradient memory {} bytes", full);
     for (const OwnedPiece& piece : seen.strategy.owned().pieces) {
       SHARDBENCH_CHECK(piece.parameter->name().starts_with("b."), "{}", piece.parameter->name());
     }

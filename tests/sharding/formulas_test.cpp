@@ -291,6 +291,10 @@ TEST(UnshardedBound, RootAndTheLargestRunOfUnits) {
   EXPECT_EQ(unsharded_bound_bytes(input, 1), (16 + 96) * 4);
   EXPECT_EQ(unsharded_bound_bytes(input, 2), (16 + 144) * 4);
   EXPECT_EQ(unsharded_bound_bytes(input, 9), (16 + 160) * 4);
+  input.reshard_after_forward = FormulaInput::Reshard::kAuto;
+  EXPECT_EQ(unsharded_bound_bytes(input, 1), (16 + 96) * 4);
+  input.reshard_after_forward = FormulaInput::Reshard::kFalse;
+  EXPECT_EQ(unsharded_bound_bytes(input, 0), 176 * 4);
   input.units = UnitPolicy::parse("whole");
   EXPECT_EQ(unsharded_bound_bytes(input, 1), 176 * 4);
 }

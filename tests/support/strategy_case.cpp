@@ -116,14 +116,6 @@ class Reference {
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
-std::vector<char> join_used(comm::Communicator& comm, const std::vector<char>& own) {
-  std::vector<double> flags(own.begin(), own.end());
-  comm.all_reduce({flags.data(), static_cast<std::int64_t>(flags.size()), DType::kFloat64},
-                  comm::ReduceOp::kMax, {"used", Phase::kMetrics})
-      .wait();
-  return {flags.begin(), flags.end()};
-}
-
 void expect_bits(const float* own, const at::Tensor& expected, const OwnedPiece& piece,
                  const char* what) {
   const float* reference = expected.const_data_ptr<float>() + piece.begin;
@@ -170,7 +162,7 @@ void run_rank(const StrategyCase& test, const train::StrategyEntry& entry,
       }
     }
     strategy->finish_gradients();
-    const std::vector<char> used = join_used(*comm, strategy->used());
+    const std::vector<char>& used = strategy->used();
     optim::ExactSum sum;
     optim::add_squares(strategy->owned(), used, sum);
     if (!strategy->replicated()) {

@@ -16,6 +16,9 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
+/// Says that the tensor's memory has been overwritten, so that a graph that saved it is refused.
+void overwritten(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
+
 }  // namespace
 
 at::Tensor gelu(const at::Tensor& x) {
@@ -45,7 +48,11 @@ at::Tensor causal_attention(const at::Tensor& qkv, std::int64_t heads) {
 
 at::Tensor residual_add(const at::Tensor& x, const at::Tensor& branch) {
   return run_op(
-      {x, branch}, {}, [&] { return as_activation(ops::residual_add(x, branch)); },
+      {x, branch}, {},
+      [&] {
+        overwritten(branch);
+        return as_activation(ops::residual_add(x, branch));
+      },
       [](const Tensors& grads, const std::vector<bool>& needs) -> Tensors {
         return {needs[0] ? grads[0] : at::Tensor(), needs[1] ? grads[0] : at::Tensor()};
       });
@@ -53,7 +60,11 @@ at::Tensor residual_add(const at::Tensor& x, const at::Tensor& branch) {
 
 at::Tensor add_to_each(const at::Tensor& x, const at::Tensor& rows) {
   return run_op(
-      {x, rows}, {}, [&] { return as_activation(ops::add_to_each(x, rows)); },
+      {x, rows}, {},
+      [&] {
+        overwritten(x);
+        return as_activation(ops::add_to_each(x, rows));
+      },
       [](const Tensors& grads, const std::vector<bool>& needs) -> Tensors {
         if (!grads[0].defined()) return {at::Tensor(), at::Tensor()};
         return {needs[0] ? grads[0] : at::Tensor(),
@@ -65,6 +76,7 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
   return run_op(
       {logits}, {},
       [&] {
+        overwritten(logits);
         as_activation(logits);
         return as_activation(ops::cross_entropy(logits, targets));
       },
