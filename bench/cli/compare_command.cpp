@@ -73,7 +73,7 @@ void print_screen(const Flags& flags, const bench::Comparison& comparison, const
   }
   fmt::print(
       "{}", bench::wrapped("Next     ", fmt::format("{}{} --table full (or memory, traffic, time); "
-                                                    "--world 1,2,4; --units tensor; shardbench run",
+                                                    "--world 1,2,4; --units tensor; ./shardbench run",
                                                     invocation.command, invocation.world)));
 }
 

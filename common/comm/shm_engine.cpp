@@ -173,7 +173,7 @@ void ShmEngine::fail_mismatch(const ShmCall& call, int peer) {
   const std::string a = describe(segment_.entry(call.sequence_, first));
   const std::string b = describe(segment_.entry(call.sequence_, second));
   AbortRecord record = job_->position_of(rank_);
-  record.reason = AbortRecord::Reason::kRequested;
+  record.reason = AbortRecord::Reason::kThrew;
   record.collective = name_of(call.spec_.kind);
   record.sequence = call.sequence_;
   record.message = fmt::format(
