@@ -71,10 +71,10 @@ void print_screen(const Flags& flags, const bench::Comparison& comparison, const
     const std::string keep = flags.out.empty() ? "; keep them with --out FILE" : "";
     fmt::print("\n{}", bench::wrapped("Results  ", file->path() + " (JSON)" + keep));
   }
-  fmt::print(
-      "{}", bench::wrapped("Next     ", fmt::format("{}{} --table full (or memory, traffic, time); "
-                                                    "--world 1,2,4; --units tensor; ./shardbench run",
-                                                    invocation.command, invocation.world)));
+  fmt::print("{}", bench::wrapped("Next     ",
+                                  fmt::format("{}{} --table full (or memory, traffic, time); "
+                                              "--world 1,2,4; --units tensor; ./shardbench run",
+                                              invocation.command, invocation.world)));
 }
 
 void print_plan(const bench::Request& request, const Program& program) {
