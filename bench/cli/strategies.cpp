@@ -1,5 +1,6 @@
 #include "bench/cli/strategies.h"
 
+#include "common/train/single.h"
 #include "ddp/strategy.h"
 #include "fsdp/strategy.h"
 #include "zero3/strategy.h"
@@ -11,6 +12,7 @@ train::Registry all_strategies() {
   ddp::register_strategy(registry);
   zero3::register_strategy(registry);
   fsdp::register_strategy(registry);
+  train::register_single(registry);
   return registry;
 }
 
