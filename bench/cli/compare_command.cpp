@@ -47,16 +47,16 @@ void print_failures(const bench::Comparison& comparison) {
   for (const bench::Block& block : comparison.blocks) {
     for (const bench::Row& row : block.rows) {
       if (!row.right()) {
-        fmt::print(stderr, "shardbench: {} W={}: {}\n", row.strategy(), block.world_size,
-                   bench::verdict_text(row));
+        say(fmt::format("shardbench: {} W={}: {}\n", row.strategy(), block.world_size,
+                        bench::verdict_text(row)));
       } else if (!row.traffic_error.empty()) {
-        fmt::print(stderr, "shardbench: {} W={}: {}\n", row.strategy(), block.world_size,
-                   row.traffic_error);
+        say(fmt::format("shardbench: {} W={}: {}\n", row.strategy(), block.world_size,
+                        row.traffic_error));
       }
     }
   }
   if (comparison.signal != 0) {
-    fmt::print(stderr, "shardbench: stopped by signal {}\n", comparison.signal);
+    say(fmt::format("shardbench: stopped by signal {}\n", comparison.signal));
   }
 }
 
@@ -135,13 +135,13 @@ int compare_command(const Flags& flags, const Program& program) {
   print_failures(comparison);
   const nlohmann::ordered_json document =
       bench::document(comparison, document_context(flags, program));
-  if (file) file->write(document.dump(1) + "\n");
+  const bool kept = !file || write_results(*file, text_of(document));
   if (flags.format == "json") {
-    fmt::print("{}\n", document.dump(1));
+    fmt::print("{}", text_of(document));
   } else {
     print_screen(flags, comparison, program, file);
   }
-  return bench::exit_code(comparison);
+  return kept ? bench::exit_code(comparison) : kExitWrong;
 }
 
 }  // namespace

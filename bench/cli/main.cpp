@@ -1,3 +1,5 @@
+#include <csignal>
+
 #include "bench/cli/program.h"
 #include "bench/cli/strategies.h"
 #include "common/train/runner.h"
@@ -6,12 +8,19 @@ namespace {
 
 using namespace shardbench;
 
+void ignore_signals() {
+  for (int number : {SIGINT, SIGTERM}) std::signal(number, SIG_IGN);
+}
+
 /// The real engine: forked ranks. This process itself never touches LibTorch.
 bench::Engine engine_for(const train::Registry& registry) {
   bench::Engine engine;
   engine.run = [&registry](const train::RunConfig& config, const train::Progress& progress,
                            const train::RankObserver& observer) {
-    return train::run_strategy(config, registry, progress, observer);
+    train::StrategyRun run = train::run_strategy(config, registry, progress, observer);
+    // Results are still to be written: a second Ctrl-C must not cut them off.
+    if (run.signal != 0) ignore_signals();
+    return run;
   };
   engine.reference = train::run_reference;
   engine.judge = train::judge;

@@ -11,6 +11,7 @@
 #include <exception>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/screen.h"
 #include "common/core/build_info.h"
 #include "common/core/error.h"
 #include "common/core/format.h"
@@ -20,7 +21,7 @@ namespace {
 
 void print_error(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
-  fmt::print(stderr, "shardbench: {}\n", message);
+  say(fmt::format("shardbench: {}\n", message));
 }
 
 std::string version_line(const Program& program) {

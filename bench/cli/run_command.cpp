@@ -92,24 +92,24 @@ int run_command(const RunFlags& flags, const Program& program) {
   comparison.signal = run.signal;
   comparison.blocks.push_back({config.world_size, {row}, 0});
   if (!row.right()) {
-    fmt::print(stderr, "shardbench: {} W={}: {}\n", config.strategy, config.world_size,
-               bench::verdict_text(row));
+    say(fmt::format("shardbench: {} W={}: {}\n", config.strategy, config.world_size,
+                    bench::verdict_text(row)));
   } else if (!row.traffic_error.empty()) {
-    fmt::print(stderr, "shardbench: {} W={}: {}\n", config.strategy, config.world_size,
-               row.traffic_error);
+    say(fmt::format("shardbench: {} W={}: {}\n", config.strategy, config.world_size,
+                    row.traffic_error));
   }
   nlohmann::ordered_json document =
       bench::document(comparison, document_context(flags.common, program));
   if (bigram && document["results"][0].contains("evaluation")) {
     document["results"][0]["evaluation"]["bigram_baseline"] = *bigram;
   }
-  if (file) file->write(document.dump(1) + "\n");
+  const bool kept = !file || write_results(*file, text_of(document));
   if (!table) {
-    fmt::print("{}\n", document.dump(1));
+    fmt::print("{}", text_of(document));
   } else if (row.right() && file) {
     fmt::print("results: {}\n", file->path());
   }
-  return bench::exit_code(comparison);
+  return kept ? bench::exit_code(comparison) : kExitWrong;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "common/core/build_info.h"
 #include "common/core/format.h"
@@ -12,13 +13,16 @@
 #include "common/models/config.h"
 
 namespace shardbench::cli {
+
+void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 namespace {
 
 bool sharded(sharding::FormulaKind kind) {
   return kind == sharding::FormulaKind::kZero3 || kind == sharding::FormulaKind::kFsdp;
 }
 
-void warn(const std::string& text) { fmt::print(stderr, "warning: {}\n", text); }
+void warn(const std::string& text) { say(fmt::format("warning: {}\n", text)); }
 
 std::string quoted(const std::string& argument) {
   const bool plain =
@@ -46,12 +50,12 @@ void ProgressLine::step(int done, int all) {
 }
 
 void ProgressLine::clear() {
-  if (on_) fmt::print(stderr, "\r\033[K");
+  if (on_) say(fmt::format("\r\033[K"));
 }
 
 void ProgressLine::show(const std::string& text) {
   if (!on_) return;
-  fmt::print(stderr, "\r\033[K{}", text);
+  say(fmt::format("\r\033[K{}", text));
   std::fflush(stderr);
 }
 
@@ -59,12 +63,12 @@ void print_context(const Flags& flags, const bench::Request& request, const Prog
   if (flags.quiet) return;
   const MachineInfo machine = machine_info();
   const BuildInfo build = build_info();
-  fmt::print(stderr, "machine: {}, {} cores, {}, load {:.1f}\n", machine.cpu_model,
-             machine.num_cpus, format_bytes(machine.memory_bytes), machine.load_avg[0]);
-  fmt::print(stderr, "program: shardbench {} ({:.12}), {}, LibTorch {}\n", build.version,
-             build.git_sha, build.build_type, program.torch_version);
-  fmt::print(stderr, "data: {}; {} + {} steps (the first {} are warm-up and not measured)\n",
-             request.base.data, request.base.warmup, request.base.steps, request.base.warmup);
+  say(fmt::format("machine: {}, {} cores, {}, load {:.1f}\n", machine.cpu_model, machine.num_cpus,
+                  format_bytes(machine.memory_bytes), machine.load_avg[0]));
+  say(fmt::format("program: shardbench {} ({:.12}), {}, LibTorch {}\n", build.version,
+                  build.git_sha, build.build_type, program.torch_version));
+  say(fmt::format("data: {}; {} + {} steps (the first {} are warm-up and not measured)\n",
+                  request.base.data, request.base.warmup, request.base.steps, request.base.warmup));
 }
 
 void print_warnings(const Flags& flags, const bench::Request& request, const Program& program) {
@@ -140,6 +144,20 @@ std::string command_without(const Program& program, const std::vector<std::strin
     command += ' ' + quoted(argument);
   }
   return command;
+}
+
+std::string text_of(const nlohmann::ordered_json& document) {
+  return document.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+bool write_results(const bench::OutputFile& file, const std::string& text) {
+  try {
+    file.write(text);
+    return true;
+  } catch (const std::exception& error) {
+    say(fmt::format("shardbench: {}\n", error.what()));
+    return false;
+  }
 }
 
 }  // namespace shardbench::cli

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/cli/flags.h"
 #include "bench/cli/program.h"
+#include "bench/compare/output_file.h"
 
 namespace shardbench::cli {
+
+/// Writes to stderr. A closed or full stderr is no reason to lose results: failures are ignored.
+void say(const std::string& text);
 
 /// One line about the present run on stderr, rewritten in place; nothing unless stderr is a
 /// terminal and `on`.
@@ -41,5 +46,11 @@ bench::DocumentContext document_context(const Flags& flags, const Program& progr
 /// How to call this again: the command line without the flags named in `without` (and their
 /// values) and --quiet, quoted for a shell.
 std::string command_without(const Program& program, const std::vector<std::string>& without);
+
+/// The document as it is written: text that is not UTF-8 is replaced, never a reason to fail.
+std::string text_of(const nlohmann::ordered_json& document);
+/// Writes the results; a disk that has filled up meanwhile is reported, and what the program prints
+/// still comes. Returns whether it worked.
+bool write_results(const bench::OutputFile& file, const std::string& text);
 
 }  // namespace shardbench::cli

@@ -8,6 +8,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import platform
 import shlex
 import statistics
@@ -156,9 +157,11 @@ def main():
         "runs": runs,
     }
     os.makedirs(os.path.dirname(os.path.abspath(options.result)), exist_ok=True)
+    # Folders of this checkout and temporary ones say nothing about the result.
+    text = json.dumps(result, indent=1).replace(ROOT + os.sep, "")
+    text = re.sub(re.escape(tempfile.gettempdir()) + r"/[^/\"]+/", "", text)
     with open(options.result, "w") as file:
-        json.dump(result, file, indent=1)
-        file.write("\n")
+        file.write(text + "\n")
     print(table(summary, strategies))
 
 

@@ -54,6 +54,7 @@ void StallWatch::check() {
   // A little more than the ranks' own deadline: a wait that times out names what it waits for.
   const auto limit = job_.options().timeout + std::chrono::seconds(1);
   int longest = -1;
+  bool alive = false;
   for (int rank = 0; rank < job_.world_size(); ++rank) {
     const auto index = static_cast<std::size_t>(rank);
     const RankState& state = job_.segment().rank(rank);
@@ -63,10 +64,10 @@ void StallWatch::check() {
       beats_[index] = beat;
       since_[index] = now;
     }
-    if (now - since_[index] < limit) return;  // somebody is getting on
+    alive = alive || now - since_[index] < limit;  // somebody is getting on
     if (longest < 0 || since_[index] < since_[static_cast<std::size_t>(longest)]) longest = rank;
   }
-  if (longest < 0) return;
+  if (alive || longest < 0) return;
   AbortRecord record = job_.position_of(longest);
   record.reason = AbortRecord::Reason::kTimeout;
   record.message =

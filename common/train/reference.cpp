@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "common/comm/shm.h"
@@ -17,8 +18,9 @@ namespace shardbench::train {
 
 namespace {
 
-constexpr double kGradientFloor = 1e-6;  // of the whole gradient's norm: tensors that are zero but
-                                         // for rounding, such as key biases
+// Of the whole gradient's norm, about the rounding of fp32: what tensors that are zero but for
+// rounding (key biases, norms of width 2) may differ by.
+constexpr double kGradientFloor = 1e-7;
 
 /// One process that holds the whole model: what both references train.
 class Whole {
@@ -177,8 +179,8 @@ void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b, c
     const at::Tensor y = b.narrow(0, offset, piece.count).to(at::kDouble);
     const double difference = (x - y).norm().item<double>();
     const double norm = x.norm().item<double>();
-    if (difference <= kGradientFloor * kGradientBound * all) continue;
-    const double relative = difference / std::max(norm, kGradientFloor * all);
+    if (difference <= kGradientFloor * all) continue;
+    const double relative = norm == 0 ? std::numeric_limits<double>::infinity() : difference / norm;
     if (relative > result.gradient_max_rel_diff) {
       result.gradient_max_rel_diff = relative;
       result.gradient_worst_tensor = piece.parameter->name();

@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "common/core/error.h"
+#include "common/core/format.h"
+#include "common/core/machine_info.h"
 #include "common/data/token_source.h"
 #include "common/models/config.h"
 #include "common/train/rank_run.h"
@@ -18,8 +20,31 @@ void require(bool ok, const char* flag, std::int64_t value, const char* valid) {
   if (!ok) throw UserError::format("{} {} is not possible: give {}", flag, value, valid);
 }
 
-/// A reference has nobody to wait for: only a step that takes this long has stalled.
-constexpr double kReferenceTimeout_s = 3600;
+/// A reference does the work of all ranks and of the whole batch in one step.
+double reference_timeout_s(const RunConfig& config) {
+  return config.timeout_s * config.world_size * config.accumulation;
+}
+
+/// Refuses what cannot fit: the states of all ranks, which live at the same time.
+void require_memory(const RunConfig& config, const StrategyEntry& entry,
+                    const sharding::ModelShape& shape) {
+  sharding::FormulaInput input;
+  input.model = &shape;
+  input.units = config.options.units;
+  input.world_size = config.world_size;
+  input.optimizer_moments = moments_of(config.optimizer);
+  std::int64_t bytes = 0;
+  for (int rank = 0; rank < config.world_size; ++rank) {
+    bytes += sharding::formula_memory(entry.formula, input, rank).persistent();
+  }
+  const std::int64_t memory = machine_info().memory_bytes;
+  if (memory > 0 && bytes > memory) {
+    throw UserError::format(
+        "{} under {} with --world {} needs {} for weights, gradients and optimizer state alone; "
+        "this machine has {}: take a smaller model or fewer ranks",
+        config.model.name, entry.name, config.world_size, format_gib(bytes), format_gib(memory));
+  }
+}
 
 std::shared_ptr<comm::Job> make_job(int world_size, double timeout_s) {
   comm::Job::Options options;
@@ -50,7 +75,10 @@ void validate(const RunConfig& config, const Registry& registry) {
   if (config.options.bucket_cap_mib <= 0) {
     throw UserError("--bucket-cap-mib must be above 0, such as 25");
   }
-  if (config.timeout_s <= 0) throw UserError("--timeout must be above 0 seconds");
+  if (!(config.timeout_s >= 0.001)) {
+    throw UserError::format("--timeout {} is too short: give seconds, at least 0.001",
+                            config.timeout_s);
+  }
   if (entry.formula == sharding::FormulaKind::kSingle && config.world_size != 1) {
     throw UserError::format("strategy {} runs in one process: give --world 1, not {}", entry.name,
                             config.world_size);
@@ -58,6 +86,10 @@ void validate(const RunConfig& config, const Registry& registry) {
   if (config.inject && config.inject->rank >= config.world_size) {
     throw UserError::format("--inject names rank {}, but --world {} has ranks 0 to {}",
                             config.inject->rank, config.world_size, config.world_size - 1);
+  }
+  if (config.inject && config.inject->step > config.warmup + config.steps) {
+    throw UserError::format("--inject names step {}, but the run has {} (warm-up included)",
+                            config.inject->step, config.warmup + config.steps);
   }
   models::validate(config.model);
   if (config.seq > config.model.context) {
@@ -67,7 +99,9 @@ void validate(const RunConfig& config, const Registry& registry) {
         config.seq, config.model.name, config.model.context);
   }
   validate(config.optimizer);
-  sharding::plan_units(models::shape_of(config.model), config.options.units);
+  const sharding::ModelShape shape = models::shape_of(config.model);
+  sharding::plan_units(shape, config.options.units);
+  require_memory(config, entry, shape);
   data::open_source(config.data, config.seed, config.model.vocab)
       ->require_windows(config.seq, /*held_out=*/true);
 }
@@ -98,8 +132,7 @@ StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
 ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
                            const Progress& progress) {
   ReferenceRun run;
-  const std::shared_ptr<comm::Job> job =
-      make_job(1, std::max(config.timeout_s, kReferenceTimeout_s));
+  const std::shared_ptr<comm::Job> job = make_job(1, reference_timeout_s(config));
   const comm::JobOutcome outcome = comm::run_forked(
       job,
       [&](int) {
