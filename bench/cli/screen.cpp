@@ -81,6 +81,11 @@ void print_warnings(const Flags& flags, const bench::Request& request, const Pro
                     "(memory and bytes hold)",
                     most, request.base.threads, cores));
   }
+  if (request.base.threads > 1) {
+    warn(
+        "with more than one thread per rank LibTorch's sums do not always have the same bits: a "
+        "row can be WRONG for that reason alone");
+  }
   const bool any_sharded = std::any_of(
       request.strategies.begin(), request.strategies.end(),
       [&](const std::string& name) { return sharded(program.registry.find(name).formula); });

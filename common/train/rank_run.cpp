@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "common/comm/link.h"
 #include "common/comm/shm.h"
@@ -99,10 +98,6 @@ void report_memory(const RunConfig& config, const Strategy& strategy, MemoryRepo
 }  // namespace
 
 void prepare_process(const RunConfig& config) {
-  // The number of threads decides how sums are cut: libraries must not choose it by load. They read
-  // this when they are first used.
-  setenv("MKL_DYNAMIC", "FALSE", 1);
-  setenv("OMP_DYNAMIC", "FALSE", 1);
   at::set_num_threads(config.threads);
   memory::install_allocator();
   if (config.deterministic) {
