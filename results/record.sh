@@ -4,7 +4,7 @@
 #   results/record.sh FOLDER [NAME...]      all of them, or only those named
 #   results/record.sh --list                the names and their commands
 # On a quiet machine: the times are part of what is written. SHARDBENCH names another program than
-# ./shardbench; TRAIN_STEPS the steps of the training runs (default 500).
+# ./shardbench; TRAIN_STEPS the steps of the training runs (default 450).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -28,7 +28,7 @@ arguments_of() {
     reshard-false) printf '%s\n' compare --reshard-after-forward false --table memory ;;
     accumulation) printf '%s\n' compare --grad-accum 4 ;;
     train-ddp | train-zero3 | train-fsdp)
-      printf '%s\n' run --strategy "${1#train-}" --steps "${TRAIN_STEPS:-500}" \
+      printf '%s\n' run --strategy "${1#train-}" --steps "${TRAIN_STEPS:-450}" \
         --lr-warmup 100 --max-norm 1 --log-every 50 ;;
     *)
       printf 'record: no result is called %s: see results/record.sh --list\n' "$1" >&2
