@@ -9,24 +9,25 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 program=${SHARDBENCH:-./shardbench}
+few=(--steps 4) # where bytes are the point, not times
 gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
 
 # The arguments of a name, one a line.
 arguments_of() {
   case $1 in
     default) printf '%s\n' compare ;;
-    memory) printf '%s\n' compare --table memory ;;
-    traffic) printf '%s\n' compare --world 2,3 --table traffic ;;
+    memory) printf '%s\n' compare --table memory "${few[@]}" ;;
+    traffic) printf '%s\n' compare --world 2,3 --table traffic "${few[@]}" ;;
     time) printf '%s\n' compare --table time ;;
-    worlds) printf '%s\n' compare --world 1,2,3,4,8 ;;
+    worlds) printf '%s\n' compare --world 1,2,3,4,8 "${few[@]}" ;;
     gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
     link) printf '%s\n' compare --link 1Gbit,20us ;;
-    units-block) printf '%s\n' compare --units block --table memory ;;
-    units-tensor) printf '%s\n' compare --units tensor --table memory ;;
-    units-whole) printf '%s\n' compare --units whole --table memory ;;
-    reshard-auto) printf '%s\n' compare --reshard-after-forward auto --table memory ;;
-    reshard-false) printf '%s\n' compare --reshard-after-forward false --table memory ;;
-    accumulation) printf '%s\n' compare --grad-accum 4 ;;
+    units-block) printf '%s\n' compare --units block --table memory "${few[@]}" ;;
+    units-tensor) printf '%s\n' compare --units tensor --table memory "${few[@]}" ;;
+    units-whole) printf '%s\n' compare --units whole --table memory "${few[@]}" ;;
+    reshard-auto) printf '%s\n' compare --reshard-after-forward auto --table memory "${few[@]}" ;;
+    reshard-false) printf '%s\n' compare --reshard-after-forward false --table memory "${few[@]}" ;;
+    accumulation) printf '%s\n' compare --grad-accum 4 "${few[@]}" ;;
     train-ddp | train-zero3 | train-fsdp)
       printf '%s\n' run --strategy "${1#train-}" --steps "${TRAIN_STEPS:-450}" \
         --lr-warmup 100 --max-norm 1 --log-every 50 ;;

@@ -112,7 +112,7 @@ int compare_command(const Flags& flags, const Program& program) {
     return kExitDone;
   }
   const bench::Request request = make_request(flags, program.registry, program.executable);
-  validate_all(request, program);
+  validate_all(request, program, !flags.dry_run);
   if (flags.dry_run) {
     print_warnings(flags, request, program);
     print_plan(request, program);

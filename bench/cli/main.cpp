@@ -36,6 +36,9 @@ int main(int argc, char** argv) {
   program.validate = [&program](const train::RunConfig& config) {
     train::validate(config, program.registry);
   };
+  program.require_memory = [&program](const train::RunConfig& config) {
+    train::require_memory(config, program.registry);
+  };
   program.executable = cli::executable_path();
   program.torch_version = SHARDBENCH_TORCH_VERSION;
   program.args.assign(argv, argv + argc);

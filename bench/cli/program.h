@@ -16,6 +16,8 @@ struct Program {
   bench::Engine engine;
   /// Checks a job before any rank starts; throws UserError.
   std::function<void(const train::RunConfig&)> validate;
+  /// Throws UserError for a job that is too large for this machine; may be empty.
+  std::function<void(const train::RunConfig&)> require_memory;
   std::string executable;  ///< full path
   std::string torch_version;
   std::vector<std::string> args;  ///< the command line, program name first

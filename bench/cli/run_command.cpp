@@ -61,7 +61,7 @@ int run_command(const RunFlags& flags, const Program& program) {
     return kExitDone;
   }
   const bench::Request request = run_request(flags, program);
-  validate_all(request, program);
+  validate_all(request, program, !flags.common.dry_run);
   const train::RunConfig config =
       bench::config_for(request, request.strategies.front(), request.worlds.front());
   bench::Comparison comparison;

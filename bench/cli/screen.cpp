@@ -123,10 +123,12 @@ void print_list(const Program& program) {
       "  brief full memory traffic time\n");
 }
 
-void validate_all(const bench::Request& request, const Program& program) {
+void validate_all(const bench::Request& request, const Program& program, bool will_run) {
   for (int world_size : request.worlds) {
     for (const std::string& strategy : request.strategies) {
-      program.validate(bench::config_for(request, strategy, world_size));
+      const train::RunConfig config = bench::config_for(request, strategy, world_size);
+      program.validate(config);
+      if (will_run && program.require_memory) program.require_memory(config);
     }
   }
 }

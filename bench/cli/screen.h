@@ -38,8 +38,8 @@ void print_warnings(const Flags& flags, const bench::Request& request, const Pro
 /// Models, strategies, unit policies and tables, to stdout.
 void print_list(const Program& program);
 
-/// Checks every job of the request with program.validate.
-void validate_all(const bench::Request& request, const Program& program);
+/// Checks every job of the request; whether it fits this machine only if it `will_run`.
+void validate_all(const bench::Request& request, const Program& program, bool will_run);
 
 bench::DocumentContext document_context(const Flags& flags, const Program& program);
 

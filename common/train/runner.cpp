@@ -25,27 +25,6 @@ double reference_timeout_s(const RunConfig& config) {
   return config.timeout_s * config.world_size * config.accumulation;
 }
 
-/// Refuses what cannot fit: the states of all ranks, which live at the same time.
-void require_memory(const RunConfig& config, const StrategyEntry& entry,
-                    const sharding::ModelShape& shape) {
-  sharding::FormulaInput input;
-  input.model = &shape;
-  input.units = config.options.units;
-  input.world_size = config.world_size;
-  input.optimizer_moments = moments_of(config.optimizer);
-  std::int64_t bytes = 0;
-  for (int rank = 0; rank < config.world_size; ++rank) {
-    bytes += sharding::formula_memory(entry.formula, input, rank).persistent();
-  }
-  const std::int64_t memory = machine_info().memory_bytes;
-  if (memory > 0 && bytes > memory) {
-    throw UserError::format(
-        "{} under {} with --world {} needs {} for weights, gradients and optimizer state alone; "
-        "this machine has {}: take a smaller model or fewer ranks",
-        config.model.name, entry.name, config.world_size, format_gib(bytes), format_gib(memory));
-  }
-}
-
 std::shared_ptr<comm::Job> make_job(int world_size, double timeout_s) {
   comm::Job::Options options;
   options.world_size = world_size;
@@ -99,11 +78,31 @@ void validate(const RunConfig& config, const Registry& registry) {
         config.seq, config.model.name, config.model.context);
   }
   validate(config.optimizer);
-  const sharding::ModelShape shape = models::shape_of(config.model);
-  sharding::plan_units(shape, config.options.units);
-  require_memory(config, entry, shape);
+  sharding::plan_units(models::shape_of(config.model), config.options.units);
   data::open_source(config.data, config.seed, config.model.vocab)
       ->require_windows(config.seq, /*held_out=*/true);
+}
+
+void require_memory(const RunConfig& config, const Registry& registry) {
+  const sharding::ModelShape shape = models::shape_of(config.model);
+  sharding::FormulaInput input;
+  input.model = &shape;
+  input.units = config.options.units;
+  input.world_size = config.world_size;
+  input.optimizer_moments = moments_of(config.optimizer);
+  std::int64_t bytes = 0;
+  for (int rank = 0; rank < config.world_size; ++rank) {
+    bytes +=
+        sharding::formula_memory(registry.find(config.strategy).formula, input, rank).persistent();
+  }
+  const std::int64_t memory = machine_info().memory_bytes;
+  if (memory > 0 && bytes > memory) {
+    throw UserError::format(
+        "{} under {} with --world {} needs {} GiB for weights, gradients and optimizer state "
+        "alone; this machine has {} GiB: take a smaller model or fewer ranks",
+        config.model.name, config.strategy, config.world_size, format_gib(bytes),
+        format_gib(memory));
+  }
 }
 
 StrategyRun run_strategy(const RunConfig& config, const Registry& registry,

@@ -22,6 +22,10 @@ struct RankObserver {
 /// long enough, options that exclude each other. Throws UserError.
 void validate(const RunConfig& config, const Registry& registry);
 
+/// Throws UserError when the states of all ranks together, by formula, are more than this machine
+/// has memory. Activations and the reference come on top, so what passes may still be too much.
+void require_memory(const RunConfig& config, const Registry& registry);
+
 /// Trains one strategy on freshly forked ranks and brings back what each measured. Never throws
 /// for what a rank did: see StrategyRun::failure. The caller's process never touches LibTorch.
 StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
