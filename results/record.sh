@@ -19,7 +19,7 @@ arguments_of() {
     memory) printf '%s\n' compare --table memory "${few[@]}" ;;
     traffic) printf '%s\n' compare --world 2,3 --table traffic "${few[@]}" ;;
     time) printf '%s\n' compare --table time ;;
-    worlds) printf '%s\n' compare --world 1,2,3,4,8 "${few[@]}" ;;
+    worlds) printf '%s\n' compare --world 1,2,3,4,8 --steps 2 --warmup 1 ;;
     gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
     link) printf '%s\n' compare --link 1Gbit,20us ;;
     units-block) printf '%s\n' compare --units block --table memory "${few[@]}" ;;
@@ -38,7 +38,7 @@ arguments_of() {
   esac
 }
 names=(default memory traffic time worlds gpt2-untied link units-block units-tensor units-whole
-  reshard-auto reshard-false accumulation train-ddp train-zero3 train-fsdp)
+  reshard-auto reshard-false accumulation train-ddp train-fsdp) # train-zero3: on request
 
 if [[ ${1-} == --list ]]; then
   for name in "${names[@]}"; do
