@@ -38,7 +38,7 @@ arguments_of() {
   esac
 }
 names=(default memory traffic time worlds gpt2-untied link units-block units-tensor units-whole
-  reshard-auto reshard-false accumulation train-ddp train-fsdp) # train-zero3: on request
+  reshard-auto reshard-false accumulation train-ddp train-zero3 train-fsdp)
 
 if [[ ${1-} == --list ]]; then
   for name in "${names[@]}"; do
