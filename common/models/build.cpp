@@ -13,6 +13,9 @@ std::unique_ptr<Model> build(const ModelConfig& config) {
     case Family::kMlp:
       root = std::make_unique<MLPModel>(config);
       break;
+    case Family::kConvnet:
+    case Family::kLlama:
+      break;
     case Family::kGpt2:
       root = std::make_unique<GPT2>(config);
       break;

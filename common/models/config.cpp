@@ -19,8 +19,7 @@ ModelConfig gpt2_sized(std::string name, std::int64_t layers, std::int64_t heads
           .hidden = hidden,
           .vocab = 50257,
           .context = 1024,
-          .tied = true,
-          .dropout = 0};
+          .tied = true};
 }
 
 std::vector<ModelConfig> make_presets() {
@@ -33,8 +32,7 @@ std::vector<ModelConfig> make_presets() {
        .hidden = 250,
        .vocab = 256,
        .context = 256,
-       .tied = false,
-       .dropout = 0},
+       .tied = false},
       {.name = "gpt2-nano",
        .family = Family::kGpt2,
        .layers = 6,
@@ -42,8 +40,7 @@ std::vector<ModelConfig> make_presets() {
        .hidden = 384,
        .vocab = 256,
        .context = 256,
-       .tied = true,
-       .dropout = 0},
+       .tied = true},
       gpt2_sized("gpt2", 12, 12, 768),
       gpt2_sized("gpt2-medium", 24, 16, 1024),
       gpt2_sized("gpt2-large", 36, 20, 1280),

@@ -8,19 +8,27 @@
 
 namespace shardbench::models {
 
-enum class Family { kMlp, kGpt2 };
+enum class Family { kMlp, kConvnet, kGpt2, kLlama };
 
-/// Sizes of a model. Presets fill it, flags change it. Torch-free.
+/// Sizes of a model. Presets fill it, flags and model files change it. Torch-free.
 struct ModelConfig {
   std::string name = "gpt2-nano";
   Family family = Family::kGpt2;
-  std::int64_t layers = 6;     ///< transformer blocks, or hidden layers of the MLP
-  std::int64_t heads = 6;      ///< GPT-2 only
-  std::int64_t hidden = 384;   ///< width
+  std::int64_t layers = 6;     ///< transformer blocks, hidden layers (MLP), or stages (convnet)
+  std::int64_t heads = 6;      ///< attention heads (GPT-2, Llama)
+  std::int64_t hidden = 384;   ///< width; channels of the first stage (convnet)
   std::int64_t vocab = 256;    ///< token values, or classes
-  std::int64_t context = 256;  ///< longest sequence that may be passed in
-  bool tied = true;            ///< output head shares the token embedding (GPT-2 only)
-  double dropout = 0;
+  std::int64_t context = 256;  ///< longest sequence; elements of one image (convnet)
+  bool tied = true;            ///< output head shares the token embedding (GPT-2, Llama)
+  double dropout = 0;          ///< GPT-2 and MLP
+  // Llama.
+  std::int64_t kv_heads = 0;      ///< heads of keys and values; 0: as many as heads
+  std::int64_t feed_forward = 0;  ///< inner width of the SwiGLU
+  bool qkv_bias = false;          ///< biases on queries, keys and values (Qwen)
+  double rope_theta = 10000;
+  double norm_eps = 1e-5;
+  // Convnet.
+  std::vector<std::int64_t> image;  ///< channels, then one to three spatial sizes
 };
 
 /// Names that `preset` knows, in the order in which help shows them.

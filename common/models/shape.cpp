@@ -1,53 +1,13 @@
 #include <fmt/format.h>
 
 #include "common/models/config.h"
+#include "common/models/shape_writer.h"
 
 namespace shardbench::models {
 
 namespace {
 
 using sharding::ModelShape;
-
-/// Writes the module tree down in pre-order, as the constructors of the modules build it.
-class ShapeWriter {
- public:
-  explicit ShapeWriter(ModelShape& shape) : shape_(shape) {}
-
-  /// Adds a module below `parent` (-1: the root) and returns its index.
-  int module(int parent, const std::string& name, const char* class_name) {
-    std::string path = name;
-    if (parent > 0) path = shape_.modules[static_cast<std::size_t>(parent)].path + "." + name;
-    shape_.modules.push_back({std::move(path), class_name, parent});
-    return static_cast<int>(shape_.modules.size()) - 1;
-  }
-
-  /// Adds a parameter of `module` and returns its index.
-  std::size_t parameter(int module, const char* name, std::vector<std::int64_t> dims) {
-    const std::string& path = shape_.modules[static_cast<std::size_t>(module)].path;
-    const bool decay = dims.size() >= 2;
-    shape_.parameters.push_back({path + "." + name, std::move(dims), module, true, decay, {}});
-    return shape_.parameters.size() - 1;
-  }
-
-  void linear(int parent, const char* name, std::int64_t in, std::int64_t out, bool bias = true) {
-    const int m = module(parent, name, "Linear");
-    parameter(m, "weight", {out, in});
-    if (bias) parameter(m, "bias", {out});
-  }
-
-  void layer_norm(int parent, const char* name, std::int64_t width) {
-    const int m = module(parent, name, "LayerNorm");
-    parameter(m, "weight", {width});
-    parameter(m, "bias", {width});
-  }
-
-  std::size_t embedding(int parent, const char* name, std::int64_t rows, std::int64_t width) {
-    return parameter(module(parent, name, "Embedding"), "weight", {rows, width});
-  }
-
- private:
-  ModelShape& shape_;
-};
 
 void write_gpt2(ShapeWriter& writer, const ModelConfig& config, ModelShape& shape) {
   const std::int64_t width = config.hidden;
@@ -98,6 +58,12 @@ sharding::ModelShape shape_of(const ModelConfig& config) {
   switch (config.family) {
     case Family::kMlp:
       write_mlp(writer, config);
+      break;
+    case Family::kConvnet:
+      write_convnet(writer, config);
+      break;
+    case Family::kLlama:
+      write_llama(writer, config);
       break;
     case Family::kGpt2:
       write_gpt2(writer, config, shape);

@@ -16,6 +16,12 @@ Parameter& Module::add_parameter(std::string name, std::vector<std::int64_t> dim
   return *parameters_.back();
 }
 
+ModuleBuffer& Module::add_buffer(std::string name, std::vector<std::int64_t> dims, float value) {
+  buffers_.push_back(std::make_unique<ModuleBuffer>(
+      ModuleBuffer{std::move(name), at::full(dims, value, at::kFloat)}));
+  return *buffers_.back();
+}
+
 at::Tensor Module::call(Tensors inputs) {
   if (runtime_ == nullptr || units_.empty()) return forward(inputs);
   Hooks& hooks = *runtime_->hooks;
@@ -85,6 +91,10 @@ void Model::visit(Module& module, int parent) {
                                  parameter->requires_grad(),
                                  parameter->decay(),
                                  {}});
+  }
+  for (const auto& buffer : module.buffers_) {
+    buffer->name = prefix + buffer->name;
+    buffers_.push_back(buffer.get());
   }
   for (const auto& child : module.children_) {
     child->path_ = prefix + child->name_;

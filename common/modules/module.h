@@ -19,6 +19,14 @@ namespace shardbench {
 
 using Tensors = std::vector<at::Tensor>;
 
+/// A tensor that a module keeps beside its parameters and that no gradient reaches, such as running
+/// statistics. Whole on every rank under every strategy. While training, each rank's forward
+/// changes its own; before an evaluation and when training ends, all ranks take rank 0's.
+struct ModuleBuffer {
+  std::string name;   ///< full name once the model is built: "stages.0.norm.running_mean"
+  at::Tensor tensor;  ///< fp32, the same object for life
+};
+
 /// What the modules of one attached model share: the strategy, and the units whose after_backward
 /// has to wait for the end of backward because their inputs need no gradient.
 struct HookRuntime {
@@ -48,6 +56,7 @@ class Module {
   const std::string& path() const { return path_; }
   const std::vector<std::unique_ptr<Module>>& children() const { return children_; }
   const std::vector<std::unique_ptr<Parameter>>& own_parameters() const { return parameters_; }
+  const std::vector<std::unique_ptr<ModuleBuffer>>& own_buffers() const { return buffers_; }
   /// Parameters of other modules that this one uses (tied weights).
   const std::vector<Parameter*>& shared_parameters() const { return shared_; }
 
@@ -67,6 +76,8 @@ class Module {
   }
   /// Registers a parameter; `decay` is on for two and more dimensions unless said otherwise.
   Parameter& add_parameter(std::string name, std::vector<std::int64_t> dims, Init init);
+  /// Registers a buffer; every element starts at `value`.
+  ModuleBuffer& add_buffer(std::string name, std::vector<std::int64_t> dims, float value);
   /// Declares that this module uses a parameter that another one registered.
   void share_parameter(Parameter& parameter) { shared_.push_back(&parameter); }
 
@@ -77,6 +88,7 @@ class Module {
   std::vector<std::unique_ptr<Module>> children_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::vector<Parameter*> shared_;
+  std::vector<std::unique_ptr<ModuleBuffer>> buffers_;
   void enter_backward(const std::vector<Unit*>& units, bool inputs_need_grad);
   HookRuntime* runtime_ = nullptr;  ///< set while a strategy is attached
   std::vector<Unit*> units_;        ///< units anchored here
@@ -94,6 +106,8 @@ class Model {
   const std::vector<Module*>& modules() const { return modules_; }
   /// Canonical order.
   const std::vector<Parameter*>& parameters() const { return parameters_; }
+  /// Of all modules, pre-order.
+  const std::vector<ModuleBuffer*>& buffers() const { return buffers_; }
   /// By full name; throws UserError naming the nearest ones.
   Parameter& parameter(const std::string& name) const;
   const sharding::ModelShape& shape() const { return shape_; }
@@ -117,6 +131,7 @@ class Model {
   std::unique_ptr<Module> root_;
   std::vector<Module*> modules_;
   std::vector<Parameter*> parameters_;
+  std::vector<ModuleBuffer*> buffers_;
   sharding::ModelShape shape_;
   std::vector<std::unique_ptr<Unit>> units_;
   HookRuntime runtime_;

@@ -54,6 +54,15 @@ void select_class(const ModelShape& model, std::string_view name, std::vector<bo
   }
 }
 
+/// Modules whose class is called a block, or the root's children in a model that has none.
+void select_blocks(const ModelShape& model, std::vector<bool>& selected) {
+  const auto is_block = [](const ModuleShape& m) { return m.class_name.ends_with("Block"); };
+  const bool any = std::any_of(model.modules.begin(), model.modules.end(), is_block);
+  for (std::size_t i = 1; i < selected.size(); ++i) {
+    selected[i] = any ? is_block(model.modules[i]) : model.modules[i].parent == 0;
+  }
+}
+
 void select_by_size(const ModelShape& model, std::int64_t min_parameters,
                     std::vector<bool>& selected) {
   std::vector<std::int64_t> untaken(model.modules.size(), 0);
@@ -81,13 +90,7 @@ std::vector<bool> select_modules(const ModelShape& model, const UnitPolicy& poli
       selected.assign(model.modules.size(), true);
       break;
     case UnitPolicy::Kind::kBlock:
-      if (has_class(model, "TransformerBlock")) {
-        select_class(model, "TransformerBlock", selected);
-      } else {
-        for (std::size_t i = 1; i < selected.size(); ++i) {
-          selected[i] = model.modules[i].parent == 0;
-        }
-      }
+      select_blocks(model, selected);
       break;
     case UnitPolicy::Kind::kSize:
       select_by_size(model, policy.min_parameters, selected);

@@ -32,7 +32,7 @@ struct UnitShape {
 /// a unit without parameters is left out.
 ///
 /// A module that the policy selects becomes a unit with all parameters below it that no nested
-/// unit takes; the rest is the root unit. `block`: modules of class TransformerBlock, or the
+/// unit takes; the rest is the root unit. `block`: modules whose class name ends in "Block", or the
 /// direct children of the root in a model that has none. `size:N`: bottom-up, a module whose
 /// parameters not yet taken reach N (as size-based wrapping does in FSDP). A tied parameter whose
 /// users fall into different units moves to the unit of their lowest common ancestor. Throws
