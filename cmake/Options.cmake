@@ -41,13 +41,19 @@ if(MOLD_PROGRAM)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# shardbench_library(name SOURCES ... [LINK ...] [TORCH]): one room as a static library.
+# shardbench_library(name SOURCES ... [LINK ...] [TORCH]): one room as a static library. Outside
+# bench/ and tests/ it is installed, with the name shardbench::ROOM (see Install.cmake).
 function(shardbench_library name)
   cmake_parse_arguments(ARG "TORCH" "" "SOURCES;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC shardbench_options fmt::fmt ${ARG_LINK})
+  target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:shardbench_options> fmt::fmt ${ARG_LINK})
   if(ARG_TORCH)
-    target_link_libraries(${name} PUBLIC shardbench_torch)
+    target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:shardbench_torch>
+                                         $<INSTALL_INTERFACE:shardbench::torch>)
     target_precompile_headers(${name} REUSE_FROM shardbench_torch_pch)
+  endif()
+  file(RELATIVE_PATH _folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  if(NOT _folder MATCHES "^(bench|tests)(/|$)")
+    set_property(GLOBAL APPEND PROPERTY SHARDBENCH_INSTALLED_LIBRARIES ${name})
   endif()
 endfunction()

@@ -14,10 +14,10 @@ std::vector<comm::Work> Fsdp::gather(train::ShardedUnit& unit, comm::ConstBuffer
   return works;
 }
 
-std::vector<comm::Work> Fsdp::reduce(train::ShardedUnit& unit, comm::ConstBuffer full,
+std::vector<comm::Work> Fsdp::reduce(train::UnitGradients& unit, comm::ConstBuffer full,
                                      comm::Buffer shard, bool accumulate) {
   std::vector<comm::Work> works;
-  works.push_back(comm().reduce_scatter(unit.gradients, full, shard, comm::ReduceOp::kAverage,
+  works.push_back(comm().reduce_scatter(unit.layout, full, shard, comm::ReduceOp::kAverage,
                                         accumulate, tag(unit.unit->name)));
   return works;
 }

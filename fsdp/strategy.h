@@ -13,7 +13,7 @@ class Fsdp : public train::ShardedStrategy {
   std::vector<sharding::Range> kept_by(int rank) const override;
   std::vector<comm::Work> gather(train::ShardedUnit& unit, comm::ConstBuffer shard,
                                  comm::Buffer full) override;
-  std::vector<comm::Work> reduce(train::ShardedUnit& unit, comm::ConstBuffer full,
+  std::vector<comm::Work> reduce(train::UnitGradients& unit, comm::ConstBuffer full,
                                  comm::Buffer shard, bool accumulate) override;
 };
 

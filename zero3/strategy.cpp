@@ -1,5 +1,7 @@
 #include "zero3/strategy.h"
 
+#include "zero3/owners.h"
+
 namespace shardbench::zero3 {
 
 void Zero3::allocate() {
@@ -14,23 +16,12 @@ std::vector<sharding::Range> Zero3::kept_by(int rank) const {
 
 std::vector<comm::Work> Zero3::gather(train::ShardedUnit& unit, comm::ConstBuffer shard,
                                       comm::Buffer full) {
-  std::vector<comm::Work> works;
-  for (int owner = 0; owner < comm().world_size(); ++owner) {
-    if (unit.values.count(owner) == 0) continue;
-    works.push_back(comm().broadcast(unit.values, owner, shard, full, tag(unit.unit->name)));
-  }
-  return works;
+  return broadcast_from_owners(comm(), unit.values, shard, full, tag(unit.unit->name));
 }
 
-std::vector<comm::Work> Zero3::reduce(train::ShardedUnit& unit, comm::ConstBuffer full,
+std::vector<comm::Work> Zero3::reduce(train::UnitGradients& unit, comm::ConstBuffer full,
                                       comm::Buffer shard, bool accumulate) {
-  std::vector<comm::Work> works;
-  for (int owner = 0; owner < comm().world_size(); ++owner) {
-    if (unit.gradients.count(owner) == 0) continue;
-    works.push_back(comm().reduce(unit.gradients, owner, full, shard, comm::ReduceOp::kAverage,
-                                  accumulate, tag(unit.unit->name)));
-  }
-  return works;
+  return reduce_to_owners(comm(), unit.layout, full, shard, accumulate, tag(unit.unit->name));
 }
 // [/hooks]
 

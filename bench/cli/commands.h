@@ -14,5 +14,8 @@ using Command = std::function<int()>;
 
 void add_compare(CLI::App& app, const Program& program, Command& chosen);
 void add_run(CLI::App& app, const Program& program, Command& chosen);
+void add_diff(CLI::App& app, const Program& program, Command& chosen);
+void add_layout(CLI::App& app, const Program& program, Command& chosen);
+void add_collectives(CLI::App& app, const Program& program, Command& chosen);
 
 }  // namespace shardbench::cli

@@ -1,20 +1,23 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/cli/commands.h"
+#include "bench/cli/compare_plan.h"
+#include "bench/cli/compare_screen.h"
 #include "bench/cli/flags.h"
 #include "bench/cli/parse.h"
 #include "bench/cli/screen.h"
-#include "bench/compare/format.h"
 #include "bench/compare/output_file.h"
-#include "bench/compare/plain_words.h"
+#include "bench/compare/read_document.h"
 #include "bench/compare/screens.h"
 #include "common/core/error.h"
-#include "common/models/config.h"
+#include "common/core/format.h"
+#include "common/core/machine_info.h"
 
 namespace shardbench::cli {
 namespace {
@@ -33,104 +36,114 @@ std::optional<bench::OutputFile> output_file(const Flags& flags) {
   }
 }
 
-bench::Invocation invocation_of(const Flags& flags, const Program& program) {
-  bench::Invocation invocation;
-  invocation.command = command_without(
-      program, {"--world", "--nproc", "--link", "--table", "--out", "--format", "--repetitions"});
-  if (flags.worlds != std::vector<int>{2}) {
-    invocation.world = fmt::format(" --world {}", fmt::join(flags.worlds, ","));
-  }
-  return invocation;
-}
-
 void print_failures(const bench::Comparison& comparison) {
-  for (const bench::Block& block : comparison.blocks) {
-    for (const bench::Row& row : block.rows) {
-      if (!row.right()) {
-        say(fmt::format("shardbench: {} W={}: {}\n", row.strategy(), block.world_size,
-                        bench::verdict_text(row)));
-      } else if (!row.traffic_error.empty()) {
-        say(fmt::format("shardbench: {} W={}: {}\n", row.strategy(), block.world_size,
-                        row.traffic_error));
-      }
-    }
+  for (const bench::Row* row : bench::rows_of(comparison)) {
+    const std::string title =
+        fmt::format("{} {}", row->strategy(), bench::block_title(comparison.request, row->config));
+    if (!row->stopped_early.empty()) say(fmt::format("{}: {}\n", title, row->stopped_early));
+    const std::string what = row->right() ? row->traffic_error : bench::verdict_text(*row);
+    if (what.empty()) continue;
+    say(fmt::format("shardbench: {}: {}\n", title, what));
   }
   if (comparison.signal != 0) {
     say(fmt::format("shardbench: stopped by signal {}\n", comparison.signal));
   }
 }
 
-void print_screen(const Flags& flags, const bench::Comparison& comparison, const Program& program,
-                  const std::optional<bench::OutputFile>& file) {
-  const bench::TableKind kind = *bench::table_kind(flags.table);
-  fmt::print("{}", bench::render_table(kind, comparison));
-  if (kind != bench::TableKind::kBrief) return;
-  const bench::Invocation invocation = invocation_of(flags, program);
-  fmt::print("\n{}", bench::plain_words(comparison, invocation));
+/// Where the results lie and what to try next, under the words of the default screen.
+std::vector<bench::Paragraph> closing_words(const Flags& flags, const bench::Request& request,
+                                            const Program& program,
+                                            const std::optional<bench::OutputFile>& file) {
+  std::vector<bench::Paragraph> words;
   if (file) {
     const std::string keep = flags.out.empty() ? "; keep them with --out FILE" : "";
-    fmt::print("\n{}", bench::wrapped("Results  ", file->path() + " (JSON)" + keep));
+    words.push_back({"Results", file->path() + " (JSON)" + keep});
   }
-  fmt::print("{}", bench::wrapped("Next     ",
-                                  fmt::format("{}{} --table full (or memory, traffic, time); "
-                                              "--world 1,2,4; --units tensor; ./shardbench run",
-                                              invocation.command, invocation.world)));
+  const bench::Invocation invocation = invocation_of(request, program.args);
+  words.push_back({"Next", fmt::format("{}{} --table full (or memory, traffic, time, units); "
+                                       "--explain; --world 1,2,4 --table scaling; --units "
+                                       "block,tensor; ./shardbench run",
+                                       invocation.command, invocation.world)});
+  return words;
 }
 
-void print_plan(const bench::Request& request, const Program& program) {
-  const sharding::ModelShape model = models::shape_of(request.base.model);
-  fmt::print("{}\n", bench::context_line(request, model, request.worlds));
-  fmt::print("{} training runs of {} + {} steps, references included:\n",
-             bench::runs_of(request, program.registry), request.base.warmup, request.base.steps);
-  for (int world_size : request.worlds) {
-    for (const std::string& name : bench::row_order(request.strategies)) {
-      const train::RunConfig config = bench::config_for(request, name, world_size);
-      const sharding::FormulaInput input = bench::formula_input(config, model);
-      const sharding::FormulaKind kind = program.registry.find(name).formula;
-      std::vector<double> states;
-      std::vector<double> sent;
-      for (int rank = 0; rank < world_size; ++rank) {
-        states.push_back(
-            static_cast<double>(sharding::formula_memory(kind, input, rank).persistent()));
-        sent.push_back(0);
-        for (const auto& entry : sharding::formula_traffic(kind, input, rank)) {
-          sent.back() += static_cast<double>(entry.algo_bytes);
-        }
-      }
-      fmt::print(
-          "  {:<8} W={:<2} batch {} per rank; by formula: states {} MiB on the fullest rank, "
-          "sent {} MiB per rank and step\n",
-          name, world_size, config.batch, bench::mib(bench::spread_of(states).max),
-          bench::mib(bench::spread_of(sent).mean));
+/// Flags that say how stored results are shown; all others belong to a run.
+void refuse_flags_of_a_run(const CLI::App& command) {
+  const std::vector<std::string> shown = {"--from",  "--table",   "--format",
+                                          "--quiet", "--explain", "--help"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name(/*positional=*/false, /*all_options=*/false);
+    if (option->count() == 0 || std::find(shown.begin(), shown.end(), name) != shown.end()) {
+      continue;
     }
+    throw UserError::format("--from shows results that are there already: leave {} out", name);
   }
 }
 
-int compare_command(const Flags& flags, const Program& program) {
-  if (flags.list) {
-    print_list(program);
-    return kExitDone;
+int show_stored(const Flags& flags, const Program& program) {
+  if (flags.format == "json") {
+    throw UserError("--from: the file is JSON already; take --format table, csv or md");
   }
-  const bench::Request request = make_request(flags, program.registry, program.executable);
-  validate_all(request, program, !flags.dry_run);
-  if (flags.dry_run) {
-    print_warnings(flags, request, program);
-    print_plan(request, program);
-    return kExitDone;
-  }
-  const std::optional<bench::OutputFile> file = output_file(flags);
-  print_context(flags, request, program);
-  print_warnings(flags, request, program);
+  const bench::StoredResults stored = [&] {
+    try {
+      return bench::read_document_file(flags.from, program.registry);
+    } catch (const UserError& error) {
+      throw UserError::format("--from {}", error.what());
+    }
+  }();
+  fmt::print("{}", comparison_text(flags, stored.comparison, {stored.context, stored.config}, {}));
+  return stored.okay ? kExitDone : kExitWrong;
+}
 
+bench::Comparison run_all(const Flags& flags, const bench::Request& request,
+                          const Program& program) {
   ProgressLine progress(!flags.quiet);
   bench::Observer observer;
   observer.begin = [&](const std::string& name, int index, int all) {
     progress.begin(name, index, all);
   };
   observer.progress = [&](int done, int all) { progress.step(done, all); };
-  const bench::Comparison comparison =
+  observer.tuning = [&] {
+    progress.begin("measuring operations", 0, bench::runs_of(request, program.registry));
+  };
+  observer.tuned = [&](const ops::TuningTable& table) {
+    progress.clear();
+    print_tuning(flags, table);
+  };
+  bench::Comparison comparison =
       bench::compare(request, program.registry, program.engine, observer);
+  comparison.cores = machine_info().num_cpus;
   progress.clear();
+  return comparison;
+}
+
+int compare_command(const Flags& flags, const CLI::App& command, const Program& program) {
+  if (flags.explain && flags.format != "table" && flags.format != "md") {
+    throw UserError::format("--explain: its words do not fit into {}; take --format table or md",
+                            flags.format);
+  }
+  if (!flags.from.empty()) {
+    refuse_flags_of_a_run(command);
+    return show_stored(flags, program);
+  }
+  if (flags.list) {
+    print_list(program, flags.format);
+    return kExitDone;
+  }
+  const bench::Request request = make_request(flags, program.registry, program.executable);
+  validate_all(request, program, !flags.dry_run);
+  if (flags.dry_run) {
+    print_warnings(flags, request, program);
+    print_plan(request, program, flags.format);
+    return kExitDone;
+  }
+  const std::optional<bench::OutputFile> file = output_file(flags);
+  print_context(flags, request, program);
+  print_warnings(flags, request, program);
+  if (!flags.quiet && bench::blocks_of(request).size() > 1) {
+    say(fmt::format("sweep: {}\n", count_of_runs(request, program)));
+  }
+  const bench::Comparison comparison = run_all(flags, request, program);
 
   print_failures(comparison);
   const nlohmann::ordered_json document =
@@ -139,9 +152,37 @@ int compare_command(const Flags& flags, const Program& program) {
   if (flags.format == "json") {
     fmt::print("{}", text_of(document));
   } else {
-    print_screen(flags, comparison, program, file);
+    fmt::print("{}",
+               comparison_text(flags, comparison, {document.at("context"), document.at("config")},
+                               closing_words(flags, request, program, file)));
   }
   return kept ? bench::exit_code(comparison) : kExitWrong;
+}
+
+/// What is shown and how; only `compare` has these.
+void add_table_flags(CLI::App& command, Flags& flags) {
+  const std::string group = "Output";
+  add_value(command, "--table", "KIND", "what is shown: " + join(bench::table_names()),
+            [&flags](const std::string& text) {
+              flags.table = parse_choice("--table", text, bench::table_names());
+            })
+      ->default_str("brief")
+      ->group(group);
+  add_switch(command, "--explain", "say of every column what it is, with the run's own numbers",
+             &flags.explain)
+      ->group(group);
+  add_value(command, "--from", "FILE", "show the results of a file in place of a run",
+            [&flags](const std::string& text) {
+              if (text.empty()) throw UserError("--from: give the name of a result file");
+              flags.from = text;
+            })
+      ->group(group);
+  add_value(command, "--peak-tflops", "X",
+            "10^12 operations per second that one rank can do: adds the utilisation (mfu)",
+            [&flags](const std::string& text) {
+              flags.peak_tflops = parse_real("--peak-tflops", text, 0, 1e9, /*above=*/true);
+            })
+      ->group(group);
 }
 
 }  // namespace
@@ -162,6 +203,9 @@ void add_compare(CLI::App& app, const Program& program, Command& chosen) {
               for (const std::string& item : parse_list("--world", text)) {
                 flags->worlds.push_back(static_cast<int>(parse_count("--world", item, 1, 64)));
               }
+              std::vector<std::string> numbers;
+              for (int w : flags->worlds) numbers.push_back(fmt::format("{}", w));
+              require_distinct("--world", text, numbers);
             })
       ->default_str("2")
       ->group("Work");
@@ -180,16 +224,10 @@ void add_compare(CLI::App& app, const Program& program, Command& chosen) {
   count("--repetitions", 1, &Flags::repetitions, "rounds over the strategies, fresh ranks each",
         "1");
   add_measurement_flags(*command, *flags);
-  add_value(*command, "--table", "KIND", "brief, full, memory, traffic or time",
-            [flags](const std::string& text) {
-              flags->table =
-                  parse_choice("--table", text, {"brief", "full", "memory", "traffic", "time"});
-            })
-      ->default_str("brief")
-      ->group("Output");
-  add_output_flags(*command, *flags);
-  command->callback([&chosen, &program, flags] {
-    chosen = [&program, flags] { return compare_command(*flags, program); };
+  add_table_flags(*command, *flags);
+  add_output_flags(*command, *flags, {"table", "json", "csv", "md"});
+  command->callback([&chosen, &program, flags, command] {
+    chosen = [&program, flags, command] { return compare_command(*flags, *command, program); };
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "common/core/error.h"
 #include "common/core/format.h"
 #include "common/models/config.h"
+#include "common/models/fields.h"
 #include "common/sharding/unit_plan.h"
 
 namespace shardbench::cli {
@@ -16,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 constexpr int kMostRanks = 64;
+constexpr int kMostAhead = 1024;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 CLI::Option* add_real(CLI::App& app, const std::string& name, double min, const std::string& help,
@@ -34,6 +37,77 @@ auto named(const std::string& flag, Parse parse) {
     const std::string text = error.what();
     throw UserError(text.rfind("--", 0) == 0 ? text : flag + ": " + text);
   }
+}
+
+/// The first value of a list; a list of one is no sweep and becomes empty.
+template <typename Value>
+Value first_of(std::vector<Value>& values) {
+  Value first = values.front();
+  if (values.size() == 1) values.clear();
+  return first;
+}
+
+/// Items of a list, parsed; none may mean the same as another.
+template <typename Parse, typename Meaning>
+auto items_of(const std::string& flag, const std::string& text,
+              const std::vector<std::string>& items, Parse parse, Meaning meaning) {
+  std::vector<decltype(parse(text))> values;
+  std::vector<std::string> meanings;
+  for (const std::string& item : items) {
+    values.push_back(named(flag, [&] { return parse(item); }));
+    meanings.push_back(meaning(values.back()));
+  }
+  require_distinct(flag, text, meanings);
+  return values;
+}
+
+std::vector<std::int64_t> counts(const std::string& flag, const std::string& text, std::int64_t min,
+                                 std::int64_t max) {
+  return items_of(
+      flag, text, parse_list(flag, text),
+      [&](const std::string& item) { return parse_count(flag, item, min, max); },
+      [](std::int64_t n) { return fmt::format("{}", n); });
+}
+
+std::vector<sharding::UnitPolicy> unit_policies(const std::string& text) {
+  return items_of("--units", text, parse_list("--units", text), sharding::UnitPolicy::parse,
+                  [](const sharding::UnitPolicy& policy) { return policy.to_string(); });
+}
+
+std::vector<double> bucket_caps(const std::string& text) {
+  const std::string flag = "--bucket-cap-mib";
+  return items_of(
+      flag, text, parse_list(flag, text),
+      [&](const std::string& item) { return parse_real(flag, item, 0, 1 << 20, true); },
+      [](double cap) { return fmt::format("{}", cap); });
+}
+
+/// "none" stands alone, RATE and LATENCY in pairs.
+std::vector<std::optional<comm::LinkModel>> links(const std::string& text) {
+  std::vector<std::string> items;
+  std::string rate;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    at = end + 1;
+    if (part.empty()) {
+      throw UserError::format("--link '{}': an item is empty; give RATE,LATENCY or none", text);
+    }
+    if (rate.empty() && part != "none") {
+      rate = part;
+      continue;
+    }
+    items.push_back(rate.empty() ? part : rate + "," + part);
+    rate.clear();
+  }
+  if (!rate.empty()) items.push_back(rate);  // refused below, with the valid form
+  return items_of(
+      "--link", text, items,
+      [](const std::string& item) -> std::optional<comm::LinkModel> {
+        if (item == "none") return std::nullopt;
+        return comm::LinkModel::parse(item);
+      },
+      [](const auto& link) { return link ? link->to_string() : std::string("none"); });
 }
 
 }  // namespace
@@ -61,24 +135,30 @@ CLI::Option* add_switch(CLI::App& app, const std::string& name, const std::strin
 
 void add_model_flags(CLI::App& app, Flags& flags) {
   const std::string group = "Model";
-  add_value(app, "--model", "NAME", "preset: " + join(models::preset_names()),
-            [&](const std::string& text) {
-              flags.model = named("--model", [&] { return models::preset(text); }).name;
-            })
+  add_value(app, "--model", "NAME|FILE.json",
+            "a JSON file that describes one, or a preset: " + join(models::preset_names()),
+            [&](const std::string& text) { flags.model = text; })
       ->default_str(flags.model)
       ->group(group);
   const auto size = [&](const std::string& name, std::optional<std::int64_t>& target,
                         const std::string& help) {
-    add_count(app, name, 1, kMost, help + " (over the preset's)", [&target](std::int64_t n) {
+    std::string key = name.substr(2);
+    std::replace(key.begin(), key.end(), '-', '_');
+    const auto most = static_cast<std::int64_t>(models::field(key).max);
+    add_count(app, name, 1, most, help + " (over the model's)", [&target](std::int64_t n) {
       target = n;
     })->group(group);
   };
   size("--layers", flags.layers, "blocks, or hidden layers of the MLP");
   size("--heads", flags.heads, "attention heads");
+  size("--kv-heads", flags.kv_heads, "heads of keys and values of a Llama");
   size("--hidden", flags.hidden, "width");
+  size("--feed-forward", flags.feed_forward, "inner width of a Llama's blocks");
   size("--vocab", flags.vocab, "token values");
   add_switch(app, "--untied", "give the output head its own weights", &flags.untied)->group(group);
-  add_real(app, "--dropout", 0, "dropout probability", &flags.dropout, 0.999)
+  add_value(
+      app, "--dropout", "X", "dropout probability",
+      [&](const std::string& text) { flags.dropout = parse_real("--dropout", text, 0, 0.999); })
       ->default_str("0")
       ->group(group);
   // One name, two uses: a size of the model, and a note for the result file.
@@ -89,7 +169,13 @@ void add_model_flags(CLI::App& app, Flags& flags) {
              if (text.find('=') != std::string::npos) {
                flags.context.insert(parse_pair("--context", text));
              } else {
-               flags.positions = parse_count("--context", text, 1, kMost);
+               if (flags.positions) {
+                 throw UserError::format(
+                     "--context: the longest sequence is given twice, {} and {}: leave one",
+                     *flags.positions, text);
+               }
+               const auto most = static_cast<std::int64_t>(models::field("context").max);
+               flags.positions = parse_count("--context", text, 1, most);
              }
            }
          },
@@ -103,8 +189,11 @@ void add_model_flags(CLI::App& app, Flags& flags) {
 
 void add_work_flags(CLI::App& app, Flags& flags) {
   const std::string group = "Work";
-  add_count(app, "--batch", 1, kMost, "sequences per rank and micro-batch [4]",
-            [&](std::int64_t n) { flags.batch = n; })
+  add_value(app, "--batch", "N[,N..]", "sequences per rank and micro-batch; a list sweeps [4]",
+            [&](const std::string& text) {
+              flags.sweep.batches = counts("--batch", text, 1, kMost);
+              flags.batch = first_of(flags.sweep.batches);
+            })
       ->group(group);
   add_count(app, "--global-batch", 1, kMost,
             "sequences per step over all ranks, instead of --batch",
@@ -151,11 +240,11 @@ void add_work_flags(CLI::App& app, Flags& flags) {
 
 void add_strategy_flags(CLI::App& app, Flags& flags) {
   const std::string group = "How strategies work";
-  add_value(app, "--units,--wrap", "POLICY",
-            "what is unsharded together: block, tensor, whole, size:N or class:NAME",
+  add_value(app, "--units,--wrap", "POLICY[,..]",
+            "what is unsharded together: block, tensor, whole, size:N or class:NAME; a list sweeps",
             [&](const std::string& text) {
-              flags.options.units =
-                  named("--units", [&] { return sharding::UnitPolicy::parse(text); });
+              flags.sweep.units = unit_policies(text);
+              flags.options.units = first_of(flags.sweep.units);
             })
       ->default_str("block")
       ->group(group);
@@ -171,30 +260,57 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
       ->default_str("true")
       ->group(group);
   // Before the two that it sets: options are read in this order, so that those win.
-  add_count(app, "--prefetch", 0, 1024, "sets both of the next two", [&](std::int64_t n) {
-    flags.options.forward_prefetch = flags.options.backward_prefetch = static_cast<int>(n);
-  })->group(group);
-  add_count(app, "--forward-prefetch", 0, 1024, "units gathered ahead in forward",
-            [&](std::int64_t n) { flags.options.forward_prefetch = static_cast<int>(n); })
-      ->default_str("1")
+  add_value(app, "--prefetch", "N[,N..]", "sets both of the next two; a list sweeps",
+            [&](const std::string& text) {
+              for (std::int64_t n : counts("--prefetch", text, 0, kMostAhead)) {
+                flags.sweep.prefetches.push_back(static_cast<int>(n));
+              }
+              flags.options.forward_prefetch = flags.options.backward_prefetch =
+                  first_of(flags.sweep.prefetches);
+            })
       ->group(group);
-  add_count(app, "--backward-prefetch", 0, 1024, "units gathered ahead in backward",
-            [&](std::int64_t n) { flags.options.backward_prefetch = static_cast<int>(n); })
-      ->default_str("1")
-      ->group(group);
-  add_real(app, "--bucket-cap-mib", 0, "largest gradient bucket of ddp",
-           &flags.options.bucket_cap_mib, 1 << 20, true)
+  const auto ahead = [&](const std::string& name, int train::StrategyOptions::*target,
+                         const std::string& help) {
+    add_count(app, name, 0, kMostAhead, help,
+              [&flags, name, target](std::int64_t n) {
+                if (!flags.sweep.prefetches.empty()) {
+                  throw UserError::format("{}: --prefetch sweeps both; leave one of the two out",
+                                          name);
+                }
+                flags.options.*target = static_cast<int>(n);
+              })
+        ->default_str("1")
+        ->group(group);
+  };
+  ahead("--forward-prefetch", &train::StrategyOptions::forward_prefetch,
+        "units gathered ahead in forward");
+  ahead("--backward-prefetch", &train::StrategyOptions::backward_prefetch,
+        "units gathered ahead in backward");
+  add_value(app, "--bucket-cap-mib", "X[,X..]",
+            "largest gradient bucket of ddp (and zero1, zero2); a list sweeps",
+            [&](const std::string& text) {
+              flags.sweep.bucket_caps_mib = bucket_caps(text);
+              flags.options.bucket_cap_mib = first_of(flags.sweep.bucket_caps_mib);
+            })
       ->default_str("25")
       ->group(group);
+  add_value(app, "--init", "HOW",
+            "initial weights: deferred (each rank makes what it keeps), broadcast (rank 0's whole "
+            "model) or broadcast-tensor (rank 0's, tensor by tensor)",
+            [&](const std::string& text) { flags.options.init = train::parse_init(text); })
+      ->default_str("deferred")
+      ->group(group);
   add_value(app, "--backend", "NAME", "what moves bytes: auto or shm (shared memory)",
-            [](const std::string& text) {
-              parse_choice("--backend", text, {"auto", "shm"});
+            [&](const std::string& text) {
+              flags.backend = parse_choice("--backend", text, {"auto", "shm"});
             })
       ->default_str("auto")
       ->group(group);
-  add_value(app, "--link", "RATE,LATENCY", "emulate a network, such as 1Gbit,20us",
+  add_value(app, "--link", "RATE,LATENCY[,..]",
+            "emulate a network, such as 1Gbit,20us; a list sweeps: none,10Gbit,20us,1Gbit,20us",
             [&](const std::string& text) {
-              flags.link = named("--link", [&] { return comm::LinkModel::parse(text); });
+              flags.sweep.links = links(text);
+              flags.link = first_of(flags.sweep.links);
             })
       ->group(group);
 }
@@ -202,6 +318,17 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
 void add_measurement_flags(CLI::App& app, Flags& flags) {
   const std::string group = "Running";
   add_switch(app, "--deterministic", "two invocations give the same bits", &flags.deterministic)
+      ->group(group);
+  add_value(app, "--autotune", "on|fixed|off",
+            "how operations are computed: the fastest by measurement, once for all ranks and "
+            "strategies; by a fixed rule (the default with --deterministic); by plain ATen",
+            [&](const std::string& text) {
+              const std::string mode = parse_choice("--autotune", text, {"on", "fixed", "off"});
+              flags.autotune =
+                  mode == "on" ? ops::TuneMode::kOn
+                               : (mode == "fixed" ? ops::TuneMode::kFixed : ops::TuneMode::kOff);
+            })
+      ->default_str("on")
       ->group(group);
   add_count(app, "--threads", 1, 1024, "per rank",
             [&](std::int64_t n) { flags.threads = static_cast<int>(n); })
@@ -214,18 +341,19 @@ void add_measurement_flags(CLI::App& app, Flags& flags) {
       ->default_str("300")
       ->group(group);
   add_value(app, "--inject", "KIND@RANK,STEP,WHERE",
-            "plant a fault: throw, kill, exit or stall, such as kill@1,3,backward",
+            "plant a fault: throw, kill, exit or stall, such as kill@1,3,backward; or "
+            "slow:PERCENT of a step's time (step 0: every step)",
             [&](const std::string& text) {
               flags.inject = named("--inject", [&] { return train::Injection::parse(text); });
             })
       ->group(group);
 }
 
-void add_output_flags(CLI::App& app, Flags& flags) {
+void add_output_flags(CLI::App& app, Flags& flags, const std::vector<std::string>& formats) {
   const std::string group = "Output";
-  add_value(app, "--format", "table|json", "what goes to stdout",
-            [&](const std::string& text) {
-              flags.format = parse_choice("--format", text, {"table", "json"});
+  add_value(app, "--format", join(formats, "|"), "what goes to stdout",
+            [&flags, formats](const std::string& text) {
+              flags.format = parse_choice("--format", text, formats);
             })
       ->default_str("table")
       ->group(group);

@@ -16,11 +16,11 @@ namespace shardbench::cli {
 /// Values of the flags that subcommands share, with the defaults of `compare`. Flags mean the same
 /// everywhere.
 struct Flags {
-  // Model: a preset and sizes over it.
+  // Model: a preset or a file, and sizes over it.
   std::string model = "gpt2-nano";
-  std::optional<std::int64_t> layers, heads, hidden, vocab, positions;
+  std::optional<std::int64_t> layers, heads, kv_heads, hidden, feed_forward, vocab, positions;
   bool untied = false;
-  double dropout = 0;
+  std::optional<double> dropout;
   // Work.
   std::vector<std::string> strategies = {"ddp", "zero3", "fsdp"};
   std::vector<int> worlds = {2};
@@ -35,17 +35,23 @@ struct Flags {
   // How strategies work.
   train::StrategyOptions options;
   std::optional<comm::LinkModel> link;
+  std::string backend = "auto";
+  bench::Sweep sweep;  ///< lists of two values or more; their first one stands in its own place
+  double peak_tflops = 0;
   // Measurement.
   int warmup = 2;
   int steps = 10;
   int repetitions = 1;
   bool deterministic = false;
+  std::optional<ops::TuneMode> autotune;  ///< on, or fixed when deterministic
   int threads = 1;
   double timeout_s = 300;
   std::optional<train::Injection> inject;
   // Output.
   std::string format = "table";
   std::string table = "brief";
+  bool explain = false;
+  std::string from;  ///< a stored result to show in place of a run
   std::string out;
   std::map<std::string, std::string> context;
   bool list = false;
@@ -58,7 +64,8 @@ void add_model_flags(CLI::App& app, Flags& flags);
 void add_work_flags(CLI::App& app, Flags& flags);
 void add_strategy_flags(CLI::App& app, Flags& flags);
 void add_measurement_flags(CLI::App& app, Flags& flags);
-void add_output_flags(CLI::App& app, Flags& flags);
+void add_output_flags(CLI::App& app, Flags& flags,
+                      const std::vector<std::string>& formats = {"table", "json"});
 
 /// One flag with a value, parsed by `set`, which throws UserError. `value` is its name in --help.
 CLI::Option* add_value(CLI::App& app, const std::string& names, const std::string& value,
@@ -70,6 +77,10 @@ CLI::Option* add_count(CLI::App& app, const std::string& names, std::int64_t min
 /// A flag without a value; one given (`--quiet=3`) is refused.
 CLI::Option* add_switch(CLI::App& app, const std::string& name, const std::string& help,
                         bool* target);
+
+/// The model that the flags describe. Throws UserError for an unknown model, a file that describes
+/// none, sizes that cannot be built, and flags that have no effect on the model's family.
+models::ModelConfig make_model(const Flags& flags);
 
 /// What the flags ask for. Throws UserError for an unknown model or strategy, sizes that cannot be
 /// built, sequences longer than the model's context, units that match nothing, a global batch that

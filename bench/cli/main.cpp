@@ -24,6 +24,11 @@ bench::Engine engine_for(const train::Registry& registry) {
   };
   engine.reference = train::run_reference;
   engine.judge = train::judge;
+  engine.tune = [](const train::RunConfig& config) {
+    train::TuningRun run = train::run_tuning(config);
+    if (run.signal != 0) ignore_signals();
+    return run;
+  };
   return engine;
 }
 

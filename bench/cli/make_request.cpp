@@ -7,6 +7,7 @@
 #include "bench/cli/flags.h"
 #include "common/core/error.h"
 #include "common/models/config.h"
+#include "common/models/convnet_stages.h"
 #include "common/sharding/unit_plan.h"
 
 namespace shardbench::cli {
@@ -15,20 +16,13 @@ namespace {
 constexpr std::int64_t kDefaultBatch = 4;
 constexpr std::int64_t kDefaultSeq = 128;
 
-models::ModelConfig make_model(const Flags& flags) {
-  models::ModelConfig model = models::preset(flags.model);
-  model.layers = flags.layers.value_or(model.layers);
-  model.heads = flags.heads.value_or(model.heads);
-  model.hidden = flags.hidden.value_or(model.hidden);
-  model.vocab = flags.vocab.value_or(model.vocab);
-  model.context = flags.positions.value_or(model.context);
-  if (flags.untied) model.tied = false;
-  model.dropout = flags.dropout;
-  models::validate(model);
-  return model;
-}
-
 std::int64_t sequence_length(const Flags& flags, const models::ModelConfig& model) {
+  if (const std::int64_t fixed = models::fixed_seq(model); fixed > 0) {
+    if (flags.seq.value_or(fixed) == fixed) return fixed;
+    throw UserError::format(
+        "--seq {}: a window of {} is one image of {}; nearest: {} (or leave it out)", *flags.seq,
+        model.name, models::image_text(model), fixed);
+  }
   if (!flags.seq) return std::min(kDefaultSeq, model.context);
   if (*flags.seq > model.context) {
     throw UserError::format(
@@ -37,6 +31,15 @@ std::int64_t sequence_length(const Flags& flags, const models::ModelConfig& mode
         *flags.seq, model.name, model.context, model.context, *flags.seq);
   }
   return *flags.seq;
+}
+
+ops::TuneMode tune_mode(const Flags& flags) {
+  if (flags.deterministic && flags.autotune == ops::TuneMode::kOn) {
+    throw UserError(
+        "--autotune on: what is measured may differ between invocations, and so may bits; with "
+        "--deterministic take --autotune fixed or off");
+  }
+  return flags.autotune.value_or(flags.deterministic ? ops::TuneMode::kFixed : ops::TuneMode::kOn);
 }
 
 std::string training_data(const Flags& flags, const std::string& executable) {
@@ -79,6 +82,7 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   base.options = flags.options;
   base.seed = flags.seed;
   base.deterministic = flags.deterministic;
+  base.tuning.mode = tune_mode(flags);
   base.threads = flags.threads;
   base.link = flags.link;
   base.timeout_s = flags.timeout_s;
@@ -87,11 +91,12 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   request.worlds = flags.worlds;
   request.global_batch = flags.global_batch;
   request.repetitions = flags.repetitions;
+  request.sweep = flags.sweep;
+  request.peak_tflops = flags.peak_tflops;
 
   for (const std::string& strategy : request.strategies) registry.find(strategy);
-  sharding::plan_units(models::shape_of(base.model), base.options.units);
-  for (int world_size : request.worlds) {
-    bench::config_for(request, request.strategies.front(), world_size);
+  for (const train::RunConfig& job : bench::blocks_of(request)) {
+    sharding::plan_units(models::shape_of(base.model), job.options.units);
   }
   base.data = training_data(flags, executable);
   return request;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <system_error>
 
@@ -101,6 +102,15 @@ std::vector<std::string> parse_list(const std::string& flag, const std::string& 
     }
   }
   return items;
+}
+
+void require_distinct(const std::string& flag, const std::string& text,
+                      const std::vector<std::string>& meanings) {
+  for (auto item = meanings.begin(); item != meanings.end(); ++item) {
+    if (std::find(std::next(item), meanings.end(), *item) != meanings.end()) {
+      throw UserError::format("{} '{}': {} stands there twice", flag, text, *item);
+    }
+  }
 }
 
 std::pair<std::string, std::string> parse_pair(const std::string& flag, const std::string& text) {

@@ -23,6 +23,9 @@ std::string parse_choice(const std::string& flag, const std::string& text,
                          const std::vector<std::string>& choices);
 /// Comma-separated items, at least one, none empty, none twice.
 std::vector<std::string> parse_list(const std::string& flag, const std::string& text);
+/// Refuses a list in which two items mean the same ("1,01"): `meanings` are theirs, as texts.
+void require_distinct(const std::string& flag, const std::string& text,
+                      const std::vector<std::string>& meanings);
 /// "key=value" with a non-empty key.
 std::pair<std::string, std::string> parse_pair(const std::string& flag, const std::string& text);
 

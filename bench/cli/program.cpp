@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "bench/cli/commands.h"
@@ -107,21 +109,7 @@ int parse_and_run(CLI::App& app, const Program& program, const Command& chosen) 
   return chosen();
 }
 
-}  // namespace
-
-int run_program(const Program& program) {
-  CLI::App app(
-      "Trains the same model under DDP, ZeRO-3 and FSDP and puts memory, time and "
-      "communication side by side.",
-      "shardbench");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", version_line(program));
-  app.footer(
-      "Exit codes: 0 all right, 1 a row is WRONG or a rank threw, 2 the request cannot be "
-      "met,\n3 timeout or a lost rank, 130 / 143 stopped by a signal.");
-  Command chosen;
-  add_compare(app, program, chosen);
-  add_run(app, program, chosen);
+int run_guarded(CLI::App& app, const Program& program, const Command& chosen) {
   try {
     return parse_and_run(app, program, chosen);
   } catch (const UserError& error) {
@@ -134,6 +122,37 @@ int run_program(const Program& program) {
     print_error(error.what());
     return kExitWrong;
   }
+}
+
+/// What stands in the buffer of stdout must get out before success can be claimed: the disk may be
+/// full, or the descriptor closed.
+int with_written_output(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  print_error(fmt::format("standard output cannot be written ({})",
+                          errno == 0 ? "an earlier write failed" : std::strerror(errno)));
+  return code == kExitDone ? kExitWrong : code;
+}
+
+}  // namespace
+
+int run_program(const Program& program) {
+  CLI::App app(
+      "Trains the same model under DDP, ZeRO-1 to 3 and FSDP and puts memory, time and "
+      "communication side by side.",
+      "shardbench");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_line(program));
+  app.footer(
+      "Exit codes: 0 all right, 1 a row is WRONG or a rank threw, 2 the request cannot be "
+      "met,\n3 timeout or a lost rank, 130 / 143 stopped by a signal.");
+  Command chosen;
+  add_compare(app, program, chosen);
+  add_run(app, program, chosen);
+  add_diff(app, program, chosen);
+  add_layout(app, program, chosen);
+  add_collectives(app, program, chosen);
+  return with_written_output(run_guarded(app, program, chosen));
 }
 
 std::string executable_path() {

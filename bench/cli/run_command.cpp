@@ -13,6 +13,7 @@
 #include "bench/cli/screen.h"
 #include "bench/compare/output_file.h"
 #include "bench/compare/screens.h"
+#include "bench/compare/tuning.h"
 #include "common/core/error.h"
 #include "common/data/token_source.h"
 #include "common/memory/tracker.h"
@@ -33,7 +34,20 @@ struct RunFlags {
 /// The first steps are slower: their times are left out of the result's median, their losses count.
 constexpr int kWarmup = 2;
 
+void refuse_lists(const bench::Sweep& sweep) {
+  const auto refuse = [](const char* flag, bool is_list) {
+    if (!is_list) return;
+    throw UserError::format("{}: run trains with one value; compare takes a list", flag);
+  };
+  refuse("--batch", !sweep.batches.empty());
+  refuse("--units", !sweep.units.empty());
+  refuse("--prefetch", !sweep.prefetches.empty());
+  refuse("--link", !sweep.links.empty());
+  refuse("--bucket-cap-mib", !sweep.bucket_caps_mib.empty());
+}
+
 bench::Request run_request(const RunFlags& flags, const Program& program) {
+  refuse_lists(flags.common.sweep);
   bench::Request request = make_request(flags.common, program.registry, program.executable);
   request.base.warmup = flags.steps > kWarmup ? kWarmup : 0;
   request.base.steps = flags.steps - request.base.warmup;
@@ -57,12 +71,12 @@ train::RankObserver lines_of(TrainingLog& log) {
 
 int run_command(const RunFlags& flags, const Program& program) {
   if (flags.common.list) {
-    print_list(program);
+    print_list(program, flags.common.format);
     return kExitDone;
   }
-  const bench::Request request = run_request(flags, program);
+  bench::Request request = run_request(flags, program);
   validate_all(request, program, !flags.common.dry_run);
-  const train::RunConfig config =
+  train::RunConfig config =
       bench::config_for(request, request.strategies.front(), request.worlds.front());
   bench::Comparison comparison;
   comparison.request = request;
@@ -70,13 +84,23 @@ int run_command(const RunFlags& flags, const Program& program) {
   const std::string line = bench::context_line(request, comparison.model, request.worlds);
   if (flags.common.dry_run) {
     print_warnings(flags.common, request, program);
-    fmt::print("{}\n{} steps of {}\n", line, flags.steps, config.strategy);
+    if (flags.common.format == "json") {
+      fmt::print("{}", text_of({{"context_line", line},
+                                {"strategy", config.strategy},
+                                {"world_size", config.world_size},
+                                {"steps", flags.steps}}));
+    } else {
+      fmt::print("{}\n{} steps of {}\n", line, flags.steps, config.strategy);
+    }
     return kExitDone;
   }
   std::optional<bench::OutputFile> file;
   if (!flags.common.out.empty()) file.emplace(flags.common.out);
   print_context(flags.common, request, program);
   print_warnings(flags.common, request, program);
+  if (const int signal = bench::tune(request, program.engine); signal != 0) return 128 + signal;
+  config.tuning = comparison.request.base.tuning = request.base.tuning;
+  print_tuning(flags.common, config.tuning);
   const std::optional<double> bigram =
       data::open_source(config.data, config.seed, config.model.vocab)->bigram_baseline();
 
@@ -89,6 +113,7 @@ int run_command(const RunFlags& flags, const Program& program) {
 
   const bench::Row row =
       bench::measured_row(run, program.registry.find(config.strategy).formula, comparison.model);
+  if (!run.stopped_early.empty()) say(run.stopped_early + "\n");
   comparison.signal = run.signal;
   comparison.blocks.push_back({config.world_size, {row}, 0});
   if (!row.right()) {

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/compare/report.h"
+#include "bench/compare/tuning.h"
 #include "common/core/build_info.h"
 #include "common/core/format.h"
 #include "common/core/machine_info.h"
@@ -23,18 +25,6 @@ bool sharded(sharding::FormulaKind kind) {
 }
 
 void warn(const std::string& text) { say(fmt::format("warning: {}\n", text)); }
-
-std::string quoted(const std::string& argument) {
-  const bool plain =
-      !argument.empty() && std::all_of(argument.begin(), argument.end(), [](unsigned char c) {
-        return std::isalnum(c) != 0 ||
-               std::string("-_=.,:/@+%").find(static_cast<char>(c)) != std::string::npos;
-      });
-  if (plain) return argument;
-  std::string text = "'";
-  for (char c : argument) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 }  // namespace
 
@@ -71,6 +61,12 @@ void print_context(const Flags& flags, const bench::Request& request, const Prog
                   request.base.data, request.base.warmup, request.base.steps, request.base.warmup));
 }
 
+void print_tuning(const Flags& flags, const ops::TuningTable& table) {
+  const std::string line = bench::tuning_line(table);
+  if (flags.quiet || line.empty()) return;
+  say(table.note.empty() ? line + "\n" : fmt::format("warning: {}\n", line));
+}
+
 void print_warnings(const Flags& flags, const bench::Request& request, const Program& program) {
   if (flags.quiet) return;
   const int cores = machine_info().num_cpus;
@@ -86,12 +82,19 @@ void print_warnings(const Flags& flags, const bench::Request& request, const Pro
         "with more than one thread per rank LibTorch's sums do not always have the same bits: a "
         "row can be WRONG for that reason alone");
   }
+  if (flags.backend == "shm" &&
+      std::find(request.worlds.begin(), request.worlds.end(), 1) != request.worlds.end()) {
+    warn("--world 1 has no peers: it runs on backend local, not shm (nothing is sent)");
+  }
   const bool any_sharded = std::any_of(
       request.strategies.begin(), request.strategies.end(),
       [&](const std::string& name) { return sharded(program.registry.find(name).formula); });
   if (most > 1 && any_sharded) {
-    const std::string unit =
-        bench::oversized_unit(request.base, models::shape_of(request.base.model));
+    const sharding::ModelShape model = models::shape_of(request.base.model);
+    std::string unit;
+    for (const train::RunConfig& job : bench::blocks_of(request)) {
+      if (unit.empty()) unit = bench::oversized_unit(job, model);
+    }
     if (!unit.empty()) {
       warn(unit +
            ": it is whole while in use, so sharding saves little of the peak; try smaller "
@@ -100,33 +103,10 @@ void print_warnings(const Flags& flags, const bench::Request& request, const Pro
   }
 }
 
-void print_list(const Program& program) {
-  fmt::print("Models (--model)\n");
-  for (const std::string& name : models::preset_names()) {
-    const models::ModelConfig model = models::preset(name);
-    fmt::print("  {:<12} {:>13} parameters: {} layers, width {}, vocabulary {}, context {}\n", name,
-               format_count(models::shape_of(model).parameter_count()), model.layers, model.hidden,
-               model.vocab, model.context);
-  }
-  fmt::print("Strategies (--strategy)\n");
-  for (const train::StrategyEntry& entry : program.registry.entries()) {
-    fmt::print("  {:<12} {}\n", entry.name, entry.summary);
-  }
-  fmt::print(
-      "Units (--units)\n"
-      "  block        one transformer block each, the rest is the root unit\n"
-      "  tensor       every parameter by itself\n"
-      "  whole        all in one\n"
-      "  size:N       modules of at least N elements (10k, 2M)\n"
-      "  class:NAME   modules of this class, such as class:TransformerBlock\n"
-      "Tables of compare (--table)\n"
-      "  brief full memory traffic time\n");
-}
-
 void validate_all(const bench::Request& request, const Program& program, bool will_run) {
-  for (int world_size : request.worlds) {
+  for (train::RunConfig config : bench::blocks_of(request)) {
     for (const std::string& strategy : request.strategies) {
-      const train::RunConfig config = bench::config_for(request, strategy, world_size);
+      config.strategy = strategy;
       program.validate(config);
       if (will_run && program.require_memory) program.require_memory(config);
     }
@@ -137,20 +117,9 @@ bench::DocumentContext document_context(const Flags& flags, const Program& progr
   return {program.args, flags.context, program.executable, program.torch_version};
 }
 
-std::string command_without(const Program& program, const std::vector<std::string>& without) {
-  std::string command = "./shardbench";
-  for (std::size_t i = 1; i < program.args.size(); ++i) {
-    const std::string& argument = program.args[i];
-    if (argument == "--quiet") continue;
-    const std::size_t equal = argument.find('=');
-    const std::string flag = argument.substr(0, equal);
-    if (std::find(without.begin(), without.end(), flag) != without.end()) {
-      if (equal == std::string::npos) ++i;  // its value stands in the next argument
-      continue;
-    }
-    command += ' ' + quoted(argument);
-  }
-  return command;
+std::string command_without(const Program& program, std::vector<std::string> without) {
+  without.insert(without.end(), {"--quiet", "--explain"});
+  return bench::command_of(program.args, without);
 }
 
 std::string text_of(const nlohmann::ordered_json& document) {

@@ -33,10 +33,12 @@ class ProgressLine {
 
 /// Machine, versions, data: to stderr before a run, unless quiet.
 void print_context(const Flags& flags, const bench::Request& request, const Program& program);
+/// What the measurement of operations came to: to stderr, unless quiet.
+void print_tuning(const Flags& flags, const ops::TuningTable& table);
 /// Ranks x threads beyond the cores; one unit that holds most of the weights. To stderr.
 void print_warnings(const Flags& flags, const bench::Request& request, const Program& program);
-/// Models, strategies, unit policies and tables, to stdout.
-void print_list(const Program& program);
+/// Models, strategies, unit policies and tables, to stdout in one of the formats of `compare`.
+void print_list(const Program& program, const std::string& format);
 
 /// Checks every job of the request; whether it fits this machine only if it `will_run`.
 void validate_all(const bench::Request& request, const Program& program, bool will_run);
@@ -44,8 +46,8 @@ void validate_all(const bench::Request& request, const Program& program, bool wi
 bench::DocumentContext document_context(const Flags& flags, const Program& program);
 
 /// How to call this again: the command line without the flags named in `without` (and their
-/// values) and --quiet, quoted for a shell.
-std::string command_without(const Program& program, const std::vector<std::string>& without);
+/// values), --quiet and --explain, quoted for a shell.
+std::string command_without(const Program& program, std::vector<std::string> without);
 
 /// The document as it is written: text that is not UTF-8 is replaced, never a reason to fail.
 std::string text_of(const nlohmann::ordered_json& document);

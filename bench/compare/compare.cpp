@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "bench/compare/tuning.h"
 #include "common/core/error.h"
 #include "common/models/config.h"
 
@@ -27,7 +28,7 @@ std::vector<AccumulationOrder> orders_of(const Request& request, const train::Re
   return orders;
 }
 
-/// One strategy while its world size is being measured.
+/// One row while its world size is being measured.
 struct Lane {
   const train::StrategyEntry* entry = nullptr;
   train::RunConfig config;
@@ -36,6 +37,16 @@ struct Lane {
 
   bool failed() const { return !runs.empty() && (runs.back().failure || runs.back().signal != 0); }
 };
+using Lanes = std::vector<Lane>;  ///< the rows of one block
+
+/// What the reference depends on within one world size: blocks alike in these share it.
+struct Work {
+  AccumulationOrder order;
+  std::int64_t batch;
+
+  friend auto operator<=>(const Work&, const Work&) = default;
+};
+using References = std::map<Work, train::ReferenceRun>;
 
 class Runner {
  public:
@@ -49,21 +60,41 @@ class Runner {
 
   Comparison run() {
     // All jobs are made first: a request that cannot be met ends here.
-    std::vector<std::vector<Lane>> lanes;
-    for (int world_size : comparison_.request.worlds) lanes.push_back(lanes_of(world_size));
-    for (std::vector<Lane>& block : lanes) {
-      if (comparison_.signal != 0) break;
-      comparison_.blocks.push_back(run_block(block));
+    std::vector<std::vector<Lanes>> worlds;
+    for (const train::RunConfig& config : blocks_of(comparison_.request)) {
+      if (worlds.empty() || worlds.back().front().front().config.world_size != config.world_size) {
+        worlds.emplace_back();
+      }
+      worlds.back().push_back(lanes_of(config));
+    }
+    tune_operations(worlds);
+    for (std::vector<Lanes>& blocks : worlds) {
+      if (comparison_.signal != 0 && !comparison_.blocks.empty()) break;
+      run_world(blocks);
     }
     return std::move(comparison_);
   }
 
  private:
-  std::vector<Lane> lanes_of(int world_size) const {
-    std::vector<Lane> lanes;
+  /// Once for all: choices may not depend on what is compared.
+  void tune_operations(std::vector<std::vector<Lanes>>& worlds) {
+    ops::TuningTable& table = comparison_.request.base.tuning;
+    if (table.mode != ops::TuneMode::kOn) return;
+    if (observer_.tuning) observer_.tuning();
+    comparison_.signal = tune(comparison_.request, engine_);
+    if (observer_.tuned && comparison_.signal == 0) observer_.tuned(table);
+    for (std::vector<Lanes>& blocks : worlds) {
+      for (Lanes& lanes : blocks) {
+        for (Lane& lane : lanes) lane.config.tuning = table;
+      }
+    }
+  }
+
+  Lanes lanes_of(const train::RunConfig& config) const {
+    Lanes lanes;
     for (const std::string& name : row_order(comparison_.request.strategies)) {
-      lanes.push_back(
-          {&registry_.find(name), config_for(comparison_.request, name, world_size), {}, {}});
+      lanes.push_back({&registry_.find(name), config, {}, {}});
+      lanes.back().config.strategy = name;
     }
     return lanes;
   }
@@ -73,56 +104,84 @@ class Runner {
     if (observer_.begin) observer_.begin(name, runs_done_, all_runs_);
   }
 
-  Block run_block(std::vector<Lane>& lanes) {
-    Block block;
-    block.world_size = lanes.front().config.world_size;
-    std::map<AccumulationOrder, train::ReferenceRun> references;
-    for (AccumulationOrder order : orders_of(comparison_.request, registry_)) {
-      references[order] = run_reference(lanes.front().config, order);
-      if (comparison_.signal != 0) break;
-    }
+  void run_world(std::vector<Lanes>& blocks) {
+    const References references = run_references(blocks);
     for (int repetition = 0; repetition < comparison_.request.repetitions; ++repetition) {
-      for (Lane& lane : lanes) {
-        if (comparison_.signal == 0 && !lane.failed()) run_lane(lane, references);
+      for (Lanes& lanes : blocks) {
+        for (Lane& lane : lanes) {
+          if (comparison_.signal == 0 && !lane.failed()) run_lane(lane, references);
+        }
       }
     }
-    for (const Lane& lane : lanes) {
-      const train::ReferenceRun& reference = references[order_of(*lane.entry, lane.config)];
-      block.rows.push_back(row_of(lane, reference));
-      if (reference.result) block.reference_distance = reference.result->parameter_rel_distance;
+    for (const Lanes& lanes : blocks) comparison_.blocks.push_back(block_of(lanes, references));
+  }
+
+  References run_references(const std::vector<Lanes>& blocks) {
+    References references;
+    for (const Lanes& lanes : blocks) {
+      const train::RunConfig& config = lanes.front().config;
+      for (AccumulationOrder order : orders_of(comparison_.request, registry_)) {
+        const Work work{order, config.batch};
+        if (comparison_.signal != 0 || references.contains(work)) continue;
+        references[work] = run_reference(config, order);
+      }
     }
-    return block;
+    return references;
   }
 
   train::ReferenceRun run_reference(train::RunConfig config, AccumulationOrder order) {
-    config.inject.reset();  // the fault is planted in the strategies only
-    begin(fmt::format("reference W={}", config.world_size));
+    // Faults are planted in the strategies only; where a rank's data end is part of the work.
+    if (config.inject && config.inject->kind != train::Injection::Kind::kShort) {
+      config.inject.reset();
+    }
+    const bool batches = varies(comparison_.request, Axis::kBatch);
+    begin(fmt::format("reference W={}{}", config.world_size,
+                      batches ? fmt::format(", batch {}", config.batch) : std::string()));
     train::ReferenceRun reference = engine_.reference(config, order, observer_.progress);
     if (reference.signal != 0) comparison_.signal = reference.signal;
     return reference;
   }
 
-  void run_lane(Lane& lane, const std::map<AccumulationOrder, train::ReferenceRun>& references) {
-    const auto reference = references.find(order_of(*lane.entry, lane.config));
-    if (reference == references.end() || !reference->second.result) return;
-    begin(fmt::format("{} W={}", lane.entry->name, lane.config.world_size));
+  const train::ReferenceRun* reference_of(const Lane& lane, const References& references) const {
+    const auto found = references.find({order_of(*lane.entry, lane.config), lane.config.batch});
+    return found == references.end() ? nullptr : &found->second;
+  }
+
+  void run_lane(Lane& lane, const References& references) {
+    const train::ReferenceRun* reference = reference_of(lane, references);
+    if (reference == nullptr || !reference->result) return;
+    begin(lane.entry->name + " " + block_title(comparison_.request, lane.config));
     lane.runs.push_back(engine_.run(lane.config, observer_.progress, {}));
     const train::StrategyRun& run = lane.runs.back();
     if (run.signal != 0) comparison_.signal = run.signal;
     lane.verdicts.push_back(lane.failed() ? train::Parity{}
-                                          : engine_.judge(run, *reference->second.result));
+                                          : engine_.judge(run, *reference->result));
   }
 
-  Row row_of(const Lane& lane, const train::ReferenceRun& reference) const {
-    if (!reference.result) {
-      return failed_row(lane.config, lane.entry->formula, reference.failure,
-                        comparison_.signal != 0 ? comparison_.signal : reference.signal,
-                        "no reference");
+  Block block_of(const Lanes& lanes, const References& references) const {
+    Block block;
+    block.world_size = lanes.front().config.world_size;
+    for (const Lane& lane : lanes) {
+      const train::ReferenceRun* reference = reference_of(lane, references);
+      block.rows.push_back(row_of(lane, reference));
+      if (reference != nullptr && reference->result) {
+        block.reference_distance = reference->result->parameter_rel_distance;
+      }
+    }
+    return block;
+  }
+
+  Row row_of(const Lane& lane, const train::ReferenceRun* reference) const {
+    if (reference == nullptr || !reference->result) {
+      const train::ReferenceRun none;
+      const train::ReferenceRun& why = reference == nullptr ? none : *reference;
+      return failed_row(lane.config, lane.entry->formula, why.failure,
+                        comparison_.signal != 0 ? comparison_.signal : why.signal, "no reference");
     }
     if (lane.runs.empty()) {
       return failed_row(lane.config, lane.entry->formula, {}, comparison_.signal, "not run");
     }
-    return make_row(lane.runs, lane.verdicts, *reference.result, lane.entry->formula,
+    return make_row(lane.runs, lane.verdicts, *reference->result, lane.entry->formula,
                     comparison_.model);
   }
 
@@ -150,11 +209,16 @@ std::vector<std::string> row_order(const std::vector<std::string>& strategies) {
   return order;
 }
 
+int references_of(const Request& request, const train::Registry& registry) {
+  const std::size_t works = request.worlds.size() *
+                            std::max<std::size_t>(1, request.sweep.batches.size()) *
+                            orders_of(request, registry).size();
+  return static_cast<int>(works);
+}
+
 int runs_of(const Request& request, const train::Registry& registry) {
-  const std::size_t per_world =
-      orders_of(request, registry).size() +
-      request.strategies.size() * static_cast<std::size_t>(request.repetitions);
-  return static_cast<int>(per_world * request.worlds.size());
+  const std::size_t rows = blocks_of(request).size() * request.strategies.size();
+  return references_of(request, registry) + static_cast<int>(rows) * request.repetitions;
 }
 
 Comparison compare(const Request& request, const train::Registry& registry, const Engine& engine,

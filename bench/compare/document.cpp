@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "bench/compare/screens.h"
+#include "bench/compare/tuning.h"
 #include "common/core/build_info.h"
 #include "common/core/dtype.h"
 #include "common/core/machine_info.h"
+#include "common/models/model_file.h"
 
 namespace shardbench::bench {
 namespace {
@@ -35,6 +39,26 @@ json caches_json(const MachineInfo& machine) {
                       {"num_sharing", cache.num_sharing}});
   }
   return caches;
+}
+
+/// Every axis that varies with its values, in the order in which they ran.
+json sweep_json(const Request& request) {
+  json out = json::object();
+  for (Axis axis : kAxes) {
+    if (!varies(request, axis)) continue;
+    json values = json::array();
+    for (const train::RunConfig& job : blocks_of(request)) {
+      json one;
+      set_axis(one, axis, job);
+      if (std::find(values.begin(), values.end(), one.front()) == values.end()) {
+        values.push_back(one.front());
+      }
+    }
+    json key;
+    set_axis(key, axis, request.base);
+    out[key.begin().key()] = std::move(values);
+  }
+  return out;
 }
 
 }  // namespace
@@ -77,6 +101,30 @@ json context_json(const Request& request, const DocumentContext& context) {
   return out;
 }
 
+void set_axis(json& config, Axis axis, const train::RunConfig& job) {
+  const train::StrategyOptions& options = job.options;
+  switch (axis) {
+    case Axis::kBatch:
+      config["micro_batch"] = job.batch;
+      break;
+    case Axis::kUnits:
+      config["units"] = options.units.to_string();
+      break;
+    case Axis::kPrefetch:
+      config["prefetch"] = {{"forward", options.forward_prefetch},
+                            {"backward", options.backward_prefetch}};
+      break;
+    case Axis::kLink:
+      config["link"] = job.link ? json(job.link->to_string()) : json("none");
+      break;
+    case Axis::kBucketCap:
+      config["bucket_cap_mib"] = options.bucket_cap_mib;
+      config["bucket_bytes"] =
+          static_cast<std::int64_t>(std::llround(options.bucket_cap_mib * 1024 * 1024));
+      break;
+  }
+}
+
 json config_json(const Request& request, const sharding::ModelShape& model) {
   const train::RunConfig& base = request.base;
   const std::string fp32(name_of(DType::kFloat32));
@@ -92,43 +140,36 @@ json config_json(const Request& request, const sharding::ModelShape& model) {
   } else {
     optimizer["momentum"] = base.optimizer.momentum;
   }
-  json out = {
-      {"model",
-       {{"name", base.model.name},
-        {"params", model.parameter_count()},
-        {"layers", base.model.layers},
-        {"hidden", base.model.hidden},
-        {"heads", base.model.heads},
-        {"vocab", base.model.vocab},
-        {"context", base.model.context},
-        {"tied", base.model.tied},
-        {"dropout", base.model.dropout},
-        {"seq", base.seq}}},
-      {"accumulation", base.accumulation},
-      {"max_norm", base.max_norm},
-      {"optimizer", optimizer},
-      {"recipe",
-       {{"param_dtype", fp32},
-        {"gather_dtype", fp32},
-        {"reduce_dtype", fp32},
-        {"grad_dtype", fp32},
-        {"master_dtype", fp32},
-        {"state_dtype", fp32}}},
-      {"units", base.options.units.to_string()},
-      {"reshard_after_forward", to_string(base.options.reshard_after_forward)},
-      {"prefetch",
-       {{"forward", base.options.forward_prefetch}, {"backward", base.options.backward_prefetch}}},
-      {"bucket_bytes", static_cast<std::int64_t>(base.options.bucket_cap_mib * 1024 * 1024)},
-      {"data", base.data},
-      {"warmup", base.warmup},
-      {"steps", base.steps},
-      {"repetitions", request.repetitions},
-      {"timeout_s", base.timeout_s}};
-  if (request.global_batch) {
-    out["global_batch"] = *request.global_batch;
-  } else {
-    out["micro_batch"] = base.batch;
+  json shape = models::model_json(base.model);
+  shape["params"] = model.parameter_count();
+  shape["seq"] = base.seq;
+  json out = {{"model", std::move(shape)},
+              {"accumulation", base.accumulation},
+              {"max_norm", base.max_norm},
+              {"optimizer", optimizer},
+              {"recipe",
+               {{"param_dtype", fp32},
+                {"gather_dtype", fp32},
+                {"reduce_dtype", fp32},
+                {"grad_dtype", fp32},
+                {"master_dtype", fp32},
+                {"state_dtype", fp32}}},
+              {"reshard_after_forward", to_string(base.options.reshard_after_forward)},
+              {"init", train::to_string(base.options.init)},
+              {"data", base.data},
+              {"warmup", base.warmup},
+              {"steps", base.steps},
+              {"repetitions", request.repetitions},
+              {"timeout_s", base.timeout_s},
+              {"tuning", tuning_json(base.tuning)}};
+  if (base.inject) out["inject"] = base.inject->text;
+  if (request.peak_tflops > 0) out["peak_tflops_per_rank"] = request.peak_tflops;
+  for (Axis axis : kAxes) {
+    if (axis != Axis::kBatch || !request.global_batch) set_axis(out, axis, base);
   }
+  if (request.global_batch) out["global_batch"] = *request.global_batch;
+  const json swept = sweep_json(request);
+  if (!swept.empty()) out["sweep"] = swept;
   return out;
 }
 
@@ -137,8 +178,9 @@ json document(const Comparison& comparison, const DocumentContext& context) {
   for (const Block& block : comparison.blocks) {
     const Row* baseline = baseline_row(comparison, block);
     for (const Row& row : block.rows) {
-      json result = result_json(row, baseline, comparison.model);
-      if (row.right()) result["parity"]["parameter_rel_distance"] = block.reference_distance;
+      json result = result_json(comparison.request, row, baseline, comparison.model);
+      if (row.right() && row.judged)
+        result["parity"]["parameter_rel_distance"] = block.reference_distance;
       results.push_back(std::move(result));
     }
   }

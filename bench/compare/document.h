@@ -21,11 +21,14 @@ struct DocumentContext {
 /// Machine, build, versions and how the job ran (schema 1). Environment variables that change
 /// results are listed by name under "env".
 nlohmann::ordered_json context_json(const Request& request, const DocumentContext& context);
-/// The work that all rows share.
+/// The work that all rows share. Of what is swept, the first value; "sweep" lists all.
 nlohmann::ordered_json config_json(const Request& request, const sharding::ModelShape& model);
-/// One row; absent = not measured. `baseline` may be null.
-nlohmann::ordered_json result_json(const Row& row, const Row* baseline,
+/// One row; absent = not measured. `baseline` may be null. What the request sweeps stands in its
+/// "config", under the names of the document's config.
+nlohmann::ordered_json result_json(const Request& request, const Row& row, const Row* baseline,
                                    const sharding::ModelShape& model);
+/// Sets the value of an axis in a config.
+void set_axis(nlohmann::ordered_json& config, Axis axis, const train::RunConfig& job);
 
 /// schema_version, context, config, results, okay.
 nlohmann::ordered_json document(const Comparison& comparison, const DocumentContext& context);

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "bench/compare/cells.h"
 #include "bench/compare/format.h"
+#include "bench/compare/row_table.h"
 #include "bench/compare/screens.h"
-#include "bench/compare/table.h"
 
 namespace shardbench::bench {
 namespace {
@@ -11,6 +14,10 @@ using memory::Category;
 
 double part(const memory::CategoryBytes& bytes, Category category) {
   return static_cast<double>(bytes[static_cast<std::size_t>(category)]);
+}
+
+double other_part(const memory::CategoryBytes& bytes) {
+  return part(bytes, Category::kTemp) + part(bytes, Category::kOther);
 }
 
 std::string peak_place(const train::MemoryReport& memory) {
@@ -23,26 +30,31 @@ std::int64_t difference(const RankFigures& rank) {
   return rank.persistent_bytes - rank.memory.padding - rank.formula.persistent();
 }
 
-std::vector<std::string> rank_cells(const std::string& name, const std::string& world,
-                                    const RankFigures& rank) {
+/// A figure that is 0 where the system did not say.
+Cell process_cell(double bytes) { return bytes > 0 ? mib_cell(bytes) : Cell(kNotMeasured); }
+
+std::vector<Cell> rank_cells(const Row& row) {
+  const RankFigures& rank = row.peak_rank();
   const memory::CategoryBytes& at_peak = rank.memory.at_peak;
-  const auto cell = [&](Category category) { return mib(part(at_peak, category)); };
-  return {name,
-          world,
-          cell(Category::kParam),
+  const auto cell = [&](Category category) { return mib_cell(part(at_peak, category)); };
+  return {cell(Category::kParam),
           cell(Category::kGrad),
           cell(Category::kOptimizer),
           cell(Category::kGatheredParam),
           cell(Category::kUnshardedGrad),
           cell(Category::kActivation),
           cell(Category::kCommBuffer),
-          mib(part(at_peak, Category::kTemp) + part(at_peak, Category::kOther)),
-          mib(static_cast<double>(rank.memory.peak)),
+          mib_cell(other_part(at_peak)),
+          mib_cell(static_cast<double>(rank.memory.peak)),
           peak_place(rank.memory),
-          mib(static_cast<double>(rank.persistent_bytes)),
-          mib(static_cast<double>(rank.formula.persistent())),
-          fmt::format("{}", difference(rank)),
-          fmt::format("{}", rank.memory.padding)};
+          mib_cell(row.first_step_peak().max),
+          if_applies(row.init_peak().max > 0, mib_cell(row.init_peak().max)),
+          mib_cell(static_cast<double>(rank.persistent_bytes)),
+          mib_cell(static_cast<double>(rank.formula.persistent())),
+          Cell::of(difference(rank)),
+          Cell::of(rank.memory.padding),
+          process_cell(row.rss_peak().max),
+          process_cell(row.pss_peak().max)};
 }
 
 bool ranks_differ(const Row& row) {
@@ -50,7 +62,7 @@ bool ranks_differ(const Row& row) {
 }
 
 /// Min, mean and max of every column over the ranks.
-void add_spreads(TextTable& table, const Row& row) {
+void add_spreads(RowTable& table, const Row& row) {
   const auto spread = [&](auto figure) {
     std::vector<double> values;
     for (const RankFigures& rank : row.ranks) values.push_back(figure(rank));
@@ -62,58 +74,66 @@ void add_spreads(TextTable& table, const Row& row) {
         Category::kUnshardedGrad, Category::kActivation, Category::kCommBuffer}) {
     columns.push_back(spread([&](const auto& r) { return part(r.memory.at_peak, category); }));
   }
-  columns.push_back(spread([](const auto& r) {
-    return part(r.memory.at_peak, Category::kTemp) + part(r.memory.at_peak, Category::kOther);
-  }));
+  columns.push_back(spread([](const auto& r) { return other_part(r.memory.at_peak); }));
   columns.push_back(row.peak());
   const Spread formula =
       spread([](const auto& r) { return static_cast<double>(r.formula.persistent()); });
+  const Spread first = row.first_step_peak();
+  const Spread init = row.init_peak();
   const Spread states = row.persistent();
-  const auto add = [&](const char* name, double Spread::*which) {
-    std::vector<std::string> cells = {name, ""};
-    for (const Spread& column : columns) cells.push_back(mib(column.*which));
-    cells.insert(cells.end(), {"", mib(states.*which), mib(formula.*which), "", ""});
-    table.add_row(std::move(cells));
-  };
-  add("  min", &Spread::min);
-  add("  mean", &Spread::mean);
-  add("  max", &Spread::max);
+  const Spread rss = row.rss_peak();
+  const Spread pss = row.pss_peak();
+  add_min_mean_max(table, row, [&](double Spread::*which) {
+    std::vector<Cell> cells;
+    for (const Spread& column : columns) cells.push_back(mib_cell(column.*which));
+    cells.insert(cells.end(),
+                 {"", mib_cell(first.*which), if_applies(init.max > 0, mib_cell(init.*which)),
+                  mib_cell(states.*which), mib_cell(formula.*which), "", "",
+                  process_cell(rss.*which), process_cell(pss.*which)});
+    return cells;
+  });
 }
 
 }  // namespace
 
-std::string memory_table(const Comparison& comparison) {
+Section memory_section(const Comparison& comparison) {
   const std::string at_peak = "at the peak of the rank with the largest (MiB)";
+  const std::string peaks = "peak in";
   const std::string between = "between steps (MiB)";
   const std::string bytes = "bytes";
-  TextTable table({{"", "strategy", true},
-                   {"", "W"},
-                   {at_peak, "param"},
-                   {at_peak, "grad"},
-                   {at_peak, "optim"},
-                   {at_peak, "gathered"},
-                   {at_peak, "ungrad"},
-                   {at_peak, "act"},
-                   {at_peak, "comm"},
-                   {at_peak, "other"},
-                   {at_peak, "peak"},
-                   {"", "at", true},
-                   {between, "states"},
-                   {between, "formula"},
-                   {bytes, "diff"},
-                   {bytes, "padding"}});
-  for (const Block& block : comparison.blocks) {
-    for (const Row& row : block.rows) {
-      const std::string world = fmt::format("{}", row.config.world_size);
-      if (!row.right()) {
-        table.add_span({row.strategy(), world}, verdict_text(row));
-        continue;
-      }
-      table.add_row(rank_cells(row.strategy(), world, row.peak_rank()));
-      if (ranks_differ(row)) add_spreads(table, row);
+  const std::string process = "process (MiB)";
+  const std::vector<const Row*> rows = rows_of(comparison);
+  const bool init_known = std::any_of(rows.begin(), rows.end(), [](const Row* row) {
+    return row->right() && row->init_peak().max > 0;
+  });
+  RowTable table(comparison, RowTable::Keys::kAll,
+                 {{at_peak, "param", false, "at_peak_param_mib"},
+                  {at_peak, "grad", false, "at_peak_grad_mib"},
+                  {at_peak, "optim", false, "at_peak_optimizer_mib"},
+                  {at_peak, "gathered", false, "at_peak_gathered_param_mib"},
+                  {at_peak, "ungrad", false, "at_peak_unsharded_grad_mib"},
+                  {at_peak, "act", false, "at_peak_activation_mib"},
+                  {at_peak, "comm", false, "at_peak_comm_buffer_mib"},
+                  {at_peak, "other", false, "at_peak_other_mib"},
+                  {at_peak, "peak", false, "peak_mib"},
+                  {"", "at", true, "peak_at"},
+                  {peaks, "step 1", false, "first_step_peak_mib"},
+                  {peaks, "init", false, "init_peak_mib", !init_known},
+                  {between, "states", false, "states_mib"},
+                  {between, "formula", false, "states_formula_mib"},
+                  {bytes, "diff", false, "states_diff_bytes"},
+                  {bytes, "padding", false, "padding_bytes"},
+                  {process, "rss", false, "rss_peak_mib"},
+                  {process, "pss", false, "pss_peak_mib"}});
+  for (const Row* row : rows) {
+    if (!row->right()) {
+      table.add_verdict(*row);
+      continue;
     }
+    table.add(*row, rank_cells(*row));
+    if (ranks_differ(*row)) add_spreads(table, *row);
   }
-  return table.render();
+  return {"", {}, table.take(), {}};
 }
 
 }  // namespace shardbench::bench

@@ -3,20 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <cmath>
+#include <optional>
 
 #include "bench/compare/format.h"
 #include "bench/compare/screens.h"
+#include "bench/compare/utilization.h"
 
 namespace shardbench::bench {
 namespace {
 
 constexpr double kBytesPerElement = 4;  // fp32
 constexpr double kGigabit = 1e9;
-
-std::string line(const std::string& topic, const std::string& text) {
-  return wrapped(fmt::format("{:<9}", topic), text);
-}
 
 const Row* first_right(const Block& block) {
   const auto row =
@@ -63,18 +61,33 @@ std::string short_number(double value) {
 
 std::string wrong_text(const Comparison& comparison) {
   std::string text;
-  for (const Block& block : comparison.blocks) {
-    for (const Row& row : block.rows) {
-      if (!row.right()) {
-        text +=
-            fmt::format("{} W={}: {}. ", row.strategy(), row.config.world_size, verdict_text(row));
-      } else if (!row.traffic_error.empty()) {
-        text +=
-            fmt::format("{} W={}: {}. ", row.strategy(), row.config.world_size, row.traffic_error);
-      }
-    }
+  for (const Row* row : rows_of(comparison)) {
+    const std::string what = row->right() ? row->traffic_error : verdict_text(*row);
+    if (what.empty()) continue;
+    text += fmt::format("{} {}: {}. ", row->strategy(),
+                        block_title(comparison.request, row->config), what);
   }
   return text;
+}
+
+/// Losses that are no numbers are compared bit for bit like others, but nobody wants to train so.
+std::string bad_loss_text(const Comparison& comparison) {
+  for (const Row* row : rows_of(comparison)) {
+    const int step = row->first_bad_loss();
+    if (step == 0) continue;
+    const double loss = row->losses[static_cast<std::size_t>(step) - 1];
+    const bool all =
+        std::all_of(comparison.blocks.begin(), comparison.blocks.end(), [](const Block& block) {
+          return std::all_of(block.rows.begin(), block.rows.end(),
+                             [](const Row& r) { return !r.measured() || r.first_bad_loss() > 0; });
+        });
+    return fmt::format(
+        "The loss became {} at step {}{}: the rows are still compared bit for bit, but the "
+        "training has failed (try a smaller --lr). ",
+        std::isnan(loss) ? "NaN" : "infinite", step,
+        all ? std::string() : fmt::format(" of {}", row->strategy()));
+  }
+  return {};
 }
 
 std::string result_text(const Comparison& comparison) {
@@ -82,30 +95,60 @@ std::string result_text(const Comparison& comparison) {
   std::size_t all = 0;
   double distance = 0;
   bool bits = true;
+  bool whole_batch = true;
+  bool judged = true;
   std::vector<std::string> hashes;
-  for (const Block& block : comparison.blocks) {
-    for (const Row& row : block.rows) {
-      ++all;
-      if (!row.right()) continue;
-      ++right;
-      bits = bits && row.parity.bit_equal;
-      distance = std::max(distance, row.gradient_max_rel_diff);
-      const std::string hash = fmt::format("{:016x}", row.parity.hash);
-      if (std::find(hashes.begin(), hashes.end(), hash) == hashes.end()) hashes.push_back(hash);
-    }
+  for (const Row* row : rows_of(comparison)) {
+    ++all;
+    if (!row->right()) continue;
+    ++right;
+    judged = judged && row->judged;
+    bits = bits && row->parity.bit_equal;
+    whole_batch = whole_batch && row->whole_batch;
+    distance = std::max(distance, row->gradient_max_rel_diff);
+    const std::string hash = fmt::format("{:016x}", row->parity.hash);
+    if (std::find(hashes.begin(), hashes.end(), hash) == hashes.end()) hashes.push_back(hash);
   }
-  std::string text = wrong_text(comparison);
+  std::string text = wrong_text(comparison) + bad_loss_text(comparison);
   if (right == 0) return text + "No row is right, so nothing is compared.";
+  if (!judged) return text + "Trained without a reference, so the result was not compared.";
   const std::string who = right < all ? fmt::format("{} of {} rows end", right, all)
                           : all == 1  ? std::string("The row ends")
                                       : fmt::format("All {} rows end", all);
   const std::string hash =
-      hashes.size() == 1 ? "hash " + hashes.front()
-                         : fmt::format("{} hashes, one per W and order of sums", hashes.size());
+      hashes.size() == 1
+          ? "hash " + hashes.front()
+          : fmt::format("{} hashes, one per W, batch and order of sums", hashes.size());
+  const std::string whole =
+      whole_batch
+          ? fmt::format("step-1 gradients within {:.1e} of the whole batch at once", distance)
+          : std::string(
+                "the whole batch at once is no reference here, since the statistics of "
+                "its normalization depend on how it is cut");
   return text + fmt::format(
-                    "{} with the weights and optimizer state of one process doing the same "
-                    "work{} ({}); step-1 gradients within {:.1e} of the whole batch at once.",
-                    who, bits ? ", bit for bit" : "", hash, distance);
+                    "{} with the weights and optimizer state of one process doing the "
+                    "same work{} ({}); {}.",
+                    who, bits ? ", bit for bit" : "", hash, whole);
+}
+
+/// Who cuts what, where that is not all or nothing.
+std::string partly_cut_text(const Block& block) {
+  const auto cut = [](const Row& row) -> std::string {
+    if (!row.shards_anything()) return "nothing";
+    if (row.shards_parameters()) return "all three";
+    return row.shards_gradients() ? "gradients and optimizer state" : "optimizer state";
+  };
+  const bool partly = std::any_of(block.rows.begin(), block.rows.end(), [](const Row& row) {
+    return row.right() && row.shards_anything() && !row.shards_parameters();
+  });
+  if (!partly || block.world_size == 1) return {};
+  std::string text;
+  for (const Sharers& group : grouped(block, cut)) {
+    const bool several = group.names.size() > 1;
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", listing(group.names),
+                        several ? "cut" : "cuts", group.value);
+  }
+  return fmt::format(" Of the three, {}.", text);
 }
 
 std::string memory_text(const Block& block, double parameters) {
@@ -123,11 +166,11 @@ std::string memory_text(const Block& block, double parameters) {
   };
   return fmt::format(
       "Weights, gradients and {} state are {:.0f} bytes per parameter, {:.0f}/W = {} when cut. A "
-      "rank "
-      "keeps: {}. Activations stay whole: {}.",
+      "rank keeps: {}.{} Activations stay whole: {}.",
       optimizer.kind == train::OptimizerKind::kAdamW ? "AdamW" : "SGD", per_parameter,
       per_parameter, short_number(per_parameter / block.world_size),
-      joined(grouped(block, states), "; "), joined(grouped(block, activations), ", "));
+      joined(grouped(block, states), "; "), partly_cut_text(block),
+      joined(grouped(block, activations), ", "));
 }
 
 std::string traffic_text(const Block& block, double parameters) {
@@ -146,7 +189,7 @@ std::string traffic_text(const Block& block, double parameters) {
   for (const Row& row : block.rows) {
     if (!row.right()) continue;
     if (row.formula == sharding::FormulaKind::kDdp) ddp = &row;
-    if (row.sharded()) sharded = &row;
+    if (row.shards_parameters()) sharded = &row;
   }
   if (ddp != nullptr && sharded != nullptr) {
     text += fmt::format("; {} is {} x ddp", sharded->strategy(),
@@ -160,17 +203,18 @@ std::string traffic_text(const Block& block, double parameters) {
   return text;
 }
 
-std::string time_text(const Comparison& comparison, const Block& block,
-                      const Invocation& invocation) {
-  if (block.world_size == 1)
+std::string waiting_text(const Block& block, const Invocation& invocation) {
+  if (block.world_size == 1) {
     return "One rank waits for nobody: the rows differ by their overheads only.";
-  if (comparison.request.base.link) {
+  }
+  const std::optional<comm::LinkModel>& link = block.rows.front().config.link;
+  if (link) {
     const auto waits = [](const Row& row) {
       return fmt::format("{} of {} ms", ms(row.exposed().mean), ms(row.step.median));
     };
     return fmt::format("With the link {} a rank waits, per step: {}. Without it: {}{}",
-                       comparison.request.base.link->to_string(),
-                       joined(grouped(block, waits), ", "), invocation.command, invocation.world);
+                       link->to_string(), joined(grouped(block, waits), ", "), invocation.command,
+                       invocation.world);
   }
   const auto estimate = [](const Row& row) {
     const double network_ns = row.sent().mean * 8 / kGigabit * 1e9;
@@ -184,6 +228,27 @@ std::string time_text(const Comparison& comparison, const Block& block,
       "would make it {} (estimate). See it: {}{} --link 1Gbit,20us",
       joined(grouped(block, waits), ", "), joined(grouped(block, estimate), ", "),
       invocation.command, invocation.world);
+}
+
+std::string time_text(const Comparison& comparison, const Block& block,
+                      const Invocation& invocation) {
+  std::string text;
+  const std::vector<std::string> slower = slower_with_more_ranks(comparison);
+  if (!slower.empty()) text += slower.front() + " ";
+  if (slower.size() > 1) {
+    text += fmt::format("So it is with {} more: {} --world {} --table scaling. ", slower.size() - 1,
+                        invocation.command, fmt::join(comparison.request.worlds, ","));
+  }
+  const double peak_tflops = comparison.request.peak_tflops;
+  if (peak_tflops > 0) {
+    const auto used = [&](const Row& row) {
+      return fmt::format("{} %", percent(row.utilization(peak_tflops)));
+    };
+    text += fmt::format("Of {} x 10^12 operations per second and rank the model uses: {}. ",
+                        peak_tflops, joined(grouped(block, used), ", "));
+    for (const std::string& note : mfu_notes(comparison)) text += note + " ";
+  }
+  return text + waiting_text(block, invocation);
 }
 
 /// Largest over mean of the persistent bytes that the formula gives at `world_size`.
@@ -204,40 +269,58 @@ std::string balance_text(const Comparison& comparison, const Block& block,
   const int larger = block.world_size < 8 ? 8 : std::min(64, block.world_size * 2);
   std::string now;
   std::string then;
-  bool owners = false;
+  std::vector<std::string> owners;
   for (const Row& row : block.rows) {
-    if (!row.right() || !row.sharded()) continue;
-    owners = owners || row.formula == sharding::FormulaKind::kZero3;
+    if (!row.right() || !row.shards_anything()) continue;
+    if (row.has_owners()) owners.push_back(row.strategy());
     const char* separator = now.empty() ? "" : ", ";
     now += fmt::format("{}{} {}", separator, row.strategy(), ratio(row.persistent().imbalance()));
     then += fmt::format("{}{} {}", separator, row.strategy(),
                         ratio(formula_imbalance(comparison, row, larger)));
   }
   if (now.empty()) return "Every rank keeps the same.";
+  const std::string why = owners.empty() ? std::string()
+                          : owners.size() == 1
+                              ? " (" + owners[0] + "'s owners keep whole tensors)"
+                              : " (owners under " + listing(owners) + " keep whole tensors)";
   return fmt::format(
       "The fullest rank keeps, x mean: {}; at W={}: {}{}. See it: {} --world {} "
       "--table full",
-      now, larger, then, owners ? " (zero3's owners keep whole tensors)" : "", invocation.command,
-      larger);
+      now, larger, then, why, invocation.command, larger);
 }
 
 }  // namespace
 
-std::string plain_words(const Comparison& comparison, const Invocation& invocation) {
-  std::string out = line("Result", result_text(comparison));
+std::vector<Paragraph> paragraphs(const Comparison& comparison, const Invocation& invocation) {
+  std::vector<Paragraph> out = {{"Result", result_text(comparison)}};
   if (comparison.blocks.empty()) return out;
   const Block& block =
       *std::max_element(comparison.blocks.begin(), comparison.blocks.end(),
                         [](const Block& a, const Block& b) { return a.world_size < b.world_size; });
   if (first_right(block) == nullptr) return out;
   const auto parameters = static_cast<double>(comparison.model.parameter_count());
-  const std::string which =
-      comparison.blocks.size() > 1 ? fmt::format("W={}: ", block.world_size) : std::string();
-  out += line("Memory", which + memory_text(block, parameters));
-  out += line("Traffic", which + traffic_text(block, parameters));
-  out += line("Time", which + time_text(comparison, block, invocation));
-  out += line("Balance", which + balance_text(comparison, block, invocation));
+  const std::string which = comparison.blocks.size() > 1
+                                ? block_title(comparison.request, block.rows.front().config) + ": "
+                                : std::string();
+  out.push_back({"Memory", which + memory_text(block, parameters)});
+  out.push_back({"Traffic", which + traffic_text(block, parameters)});
+  out.push_back({"Time", which + time_text(comparison, block, invocation)});
+  out.push_back({"Balance", which + balance_text(comparison, block, invocation)});
   return out;
+}
+
+std::string to_text(const std::vector<Paragraph>& paragraphs, std::size_t width) {
+  std::string out;
+  for (const Paragraph& paragraph : paragraphs) {
+    std::string head = fmt::format("{:<{}}", paragraph.topic, width);
+    if (head.back() != ' ') head += ' ';
+    out += wrapped(head, paragraph.text);
+  }
+  return out;
+}
+
+std::string plain_words(const Comparison& comparison, const Invocation& invocation) {
+  return to_text(paragraphs(comparison, invocation), 9);
 }
 
 }  // namespace shardbench::bench

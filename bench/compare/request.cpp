@@ -9,6 +9,19 @@
 #include "common/sharding/unit_plan.h"
 
 namespace shardbench::bench {
+namespace {
+
+/// The values of an axis in the order in which the request goes through them.
+std::string values_text(const Request& request, Axis axis, const std::string& separator = ",") {
+  std::vector<std::string> values;
+  for (const train::RunConfig& config : blocks_of(request)) {
+    const std::string value = axis_value(axis, config);
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  }
+  return fmt::format("{}", fmt::join(values, separator));
+}
+
+}  // namespace
 
 train::RunConfig config_for(const Request& request, const std::string& strategy, int world_size) {
   train::RunConfig config = request.base;
@@ -69,17 +82,30 @@ std::string context_line(const Request& request, const sharding::ModelShape& mod
                          const std::vector<int>& worlds) {
   SHARDBENCH_CHECK(!worlds.empty());
   const train::RunConfig& base = request.base;
-  std::string batch = request.global_batch ? fmt::format("global batch {}", *request.global_batch)
-                                           : fmt::format("batch {}/rank", base.batch);
+  std::string batch = request.global_batch
+                          ? fmt::format("global batch {}", *request.global_batch)
+                          : fmt::format("batch {}/rank", values_text(request, Axis::kBatch));
   if (base.accumulation > 1) batch += fmt::format(" x {} micro-batches", base.accumulation);
   const bool many = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w > 1; });
   const bool one = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w == 1; });
   std::string backend = many ? backend_of(2) : backend_of(1);
   if (many && one) backend += " (W=1: local)";
-  return fmt::format("{}: {} params, W={}, {}, seq {}, fp32, units {}, {}, {}", base.model.name,
-                     format_count(model.parameter_count()), fmt::join(worlds, ","), batch, base.seq,
-                     base.options.units.to_string(), backend,
-                     base.link ? "link " + base.link->to_string() : std::string("no link"));
+  std::string link = base.link ? "link " + base.link->to_string() : std::string("no link");
+  if (varies(request, Axis::kLink)) link = "links " + values_text(request, Axis::kLink, " and ");
+  std::string line =
+      fmt::format("{}: {} params, W={}, {}, seq {}, fp32, units {}, {}, {}", base.model.name,
+                  format_count(model.parameter_count()), fmt::join(worlds, ","), batch, base.seq,
+                  values_text(request, Axis::kUnits), backend, link);
+  if (varies(request, Axis::kPrefetch)) {
+    line += ", prefetch " + values_text(request, Axis::kPrefetch);
+  }
+  if (varies(request, Axis::kBucketCap)) {
+    line += ", buckets of " + values_text(request, Axis::kBucketCap) + " MiB";
+  }
+  if (base.options.init != train::InitMode::kDeferred) {
+    line += ", init " + train::to_string(base.options.init);
+  }
+  return line;
 }
 
 std::string oversized_unit(const train::RunConfig& config, const sharding::ModelShape& model) {

@@ -5,22 +5,25 @@
 #include <string>
 #include <vector>
 
+#include "bench/compare/sweep.h"
 #include "common/sharding/formulas.h"
 #include "common/train/config.h"
 
 namespace shardbench::bench {
 
-/// What one invocation compares: strategies x world sizes on the same work.
+/// What one invocation compares: strategies x world sizes x what it sweeps, on the same data.
 struct Request {
-  train::RunConfig base;  ///< strategy and world_size are filled in per row
+  train::RunConfig base;  ///< strategy, world_size and what `sweep` lists are filled in per row
   std::vector<std::string> strategies;
   std::vector<int> worlds;
   std::optional<std::int64_t> global_batch;  ///< sequences per step over all ranks; sets batch
   int repetitions = 1;
+  Sweep sweep;
+  double peak_tflops = 0;  ///< of one rank, for its utilisation; 0: not given
 };
 
-/// The job of one row. Throws UserError when the global batch does not divide, naming the nearest
-/// that does.
+/// The job of one row, with the base's values of what the request sweeps. Throws UserError when the
+/// global batch does not divide, naming the nearest that does.
 train::RunConfig config_for(const Request& request, const std::string& strategy, int world_size);
 
 /// What the closed forms read of a job. `model` must outlive the result.
@@ -36,8 +39,8 @@ std::string to_string(train::Reshard reshard);
 /// "shm", or "local" for one rank.
 std::string backend_of(int world_size);
 
-/// The line above every table: model, parameters, W, batch, sequence, dtype, units, backend, link.
-/// `worlds` are those the table shows.
+/// The line above every table: model, parameters, W, batch, sequence, dtype, units, backend, link;
+/// lists where the request has them. `worlds` are those the table shows.
 std::string context_line(const Request& request, const sharding::ModelShape& model,
                          const std::vector<int>& worlds);
 

@@ -44,6 +44,7 @@ json memory_json(const Row& row) {
   out["padding"] = memory.padding;
   out["peak"] = memory.peak;
   out["first_step_peak"] = memory.first_step_peak;
+  if (memory.init_peak > 0) out["init_peak"] = memory.init_peak;
   out["peak_phase"] = name_of(memory.peak_phase);
   out["peak_unit"] = memory.peak_unit;
   out["peak_rank"] = rank.rank;
@@ -67,6 +68,7 @@ json traffic_json(const Row& row) {
                  {"payload_bytes", entry.payload_bytes},
                  {"algo_bytes", entry.algo_bytes},
                  {"formula_bytes", nullptr}};
+    if (!entry.dtype.empty()) item["dtype"] = entry.dtype;
     if (entry.wire_counted()) {
       item["wire_bytes"] = entry.wire.sent;
       item["wire_received_bytes"] = entry.wire.received;
@@ -81,28 +83,47 @@ json traffic_json(const Row& row) {
   return out;
 }
 
+/// Of one step, by unit or bucket, mean over ranks.
+json calls_json(const Row& row) {
+  json out = json::array();
+  for (const CallTotal& total : row.call_totals) {
+    out.push_back({{"phase", name_of(total.phase)},
+                   {"kind", comm::name_of(total.kind)},
+                   {"label", total.label},
+                   {"calls", total.calls},
+                   {"payload_bytes", total.payload_bytes},
+                   {"algo_bytes", total.algo_bytes},
+                   {"time_ns", total.ns}});
+  }
+  return out;
+}
+
 json per_rank_json(const Row& row) {
   json out = json::array();
   for (const RankFigures& rank : row.ranks) {
-    out.push_back({{"rank", rank.rank},
-                   {"pid", rank.pid},
-                   {"persistent_bytes", rank.persistent_bytes},
-                   {"state_bytes", rank.persistent_bytes},
-                   {"padding_bytes", rank.memory.padding},
-                   {"formula_persistent_bytes", rank.formula.persistent()},
-                   {"formula_padding_bytes", rank.formula.padding},
-                   {"peak_bytes", rank.memory.peak},
-                   {"first_step_peak_bytes", rank.memory.first_step_peak},
-                   {"at_peak", categories(rank.memory.at_peak)},
-                   {"rss_start_bytes", rank.memory.rss_start},
-                   {"rss_peak_bytes", rank.memory.rss_peak},
-                   {"pss_peak_bytes", rank.memory.pss_peak},
-                   {"sent_bytes", rank.sent_bytes},
-                   {"formula_sent_bytes", rank.formula_sent_bytes},
-                   {"calls", rank.calls},
-                   {"wait_ns", whole(rank.exposed_ns)},
-                   {"peer_wait_ns", whole(rank.peer_wait_ns)},
-                   {"comm_ns", whole(rank.comm_ns)}});
+    json item = {{"rank", rank.rank},
+                 {"pid", rank.pid},
+                 {"persistent_bytes", rank.persistent_bytes},
+                 {"state_bytes", rank.persistent_bytes},
+                 {"padding_bytes", rank.memory.padding},
+                 {"formula_persistent_bytes", rank.formula.persistent()},
+                 {"formula_padding_bytes", rank.formula.padding},
+                 {"peak_bytes", rank.memory.peak},
+                 {"first_step_peak_bytes", rank.memory.first_step_peak},
+                 {"at_peak", categories(rank.memory.at_peak)},
+                 {"peak_phase", name_of(rank.memory.peak_phase)},
+                 {"peak_unit", rank.memory.peak_unit},
+                 {"rss_start_bytes", rank.memory.rss_start},
+                 {"rss_peak_bytes", rank.memory.rss_peak},
+                 {"pss_peak_bytes", rank.memory.pss_peak},
+                 {"sent_bytes", rank.sent_bytes},
+                 {"formula_sent_bytes", rank.formula_sent_bytes},
+                 {"calls", rank.calls},
+                 {"wait_ns", whole(rank.exposed_ns)},
+                 {"peer_wait_ns", whole(rank.peer_wait_ns)},
+                 {"comm_ns", whole(rank.comm_ns)}};
+    if (rank.memory.init_peak > 0) item["init_peak_bytes"] = rank.memory.init_peak;
+    out.push_back(std::move(item));
   }
   return out;
 }
@@ -116,7 +137,7 @@ json predicted_json(const Row& row, const sharding::ModelShape& model) {
   }
   json out = {{"algo_bytes", sent / static_cast<double>(row.ranks.size())},
               {"persistent_bytes", persistent}};
-  if (row.sharded()) {
+  if (row.shards_parameters()) {
     const int prefetch =
         std::max(row.config.options.forward_prefetch, row.config.options.backward_prefetch);
     out["unsharded_bound_bytes"] =
@@ -126,18 +147,34 @@ json predicted_json(const Row& row, const sharding::ModelShape& model) {
 }
 
 json parity_json(const Row& row) {
-  return {{"ok", row.parity.ok},
-          {"bit_equal", row.parity.bit_equal},
-          {"reference", "A: each rank's micro-batch by itself, summed in rank order, one process"},
-          {"steps", row.config.warmup + row.config.steps},
-          {"first_tensor", row.parity.first_tensor},
-          {"detail", row.parity.detail},
-          {"grad_max_rel_diff", row.gradient_max_rel_diff}};
+  json out = {
+      {"ok", row.parity.ok},
+      {"bit_equal", row.parity.bit_equal},
+      {"reference", "A: each rank's micro-batch by itself, summed in rank order, one process"},
+      {"steps", row.config.warmup + row.config.steps},
+      {"first_tensor", row.parity.first_tensor},
+      {"detail", row.parity.detail}};
+  if (row.whole_batch) out["grad_max_rel_diff"] = row.gradient_max_rel_diff;
+  return out;
 }
 
-void add_times(json& out, const Row& row) {
+/// Step by step, so that a reader can tell repetitions (fresh ranks each) from steps.
+json by_repetition_json(const Row& row) {
+  json out = json::array();
+  for (const RepetitionTimes& times : row.by_repetition) {
+    out.push_back({{"times", times.step},
+                   {"forward_ns", times.forward},
+                   {"backward_ns", times.backward},
+                   {"optimizer_ns", times.optimizer},
+                   {"exposed_ns", times.exposed}});
+  }
+  return out;
+}
+
+void add_times(json& out, const Row& row, double peak_tflops) {
   out["iterations"] = row.step.times.size();
   out["step_time_ns"] = step_json(row.step);
+  out["by_repetition"] = by_repetition_json(row);
   out["phase_time_ns"] = {{"forward", whole(row.forward_ns)},
                           {"backward", whole(row.backward_ns)},
                           {"optimizer", whole(row.optimizer_ns)}};
@@ -148,11 +185,13 @@ void add_times(json& out, const Row& row) {
   out["tokens_per_s_per_rank"] = row.tokens_per_s / row.config.world_size;
   out["samples_per_s"] = row.tokens_per_s / static_cast<double>(row.config.seq);
   out["flops_per_token"] = models::flops_per_token(row.config.model, row.config.seq);
+  if (peak_tflops > 0) out["mfu"] = row.utilization(peak_tflops);
 }
 
 void add_measured(json& out, const Row& row, const sharding::ModelShape& model) {
   out["memory_bytes"] = memory_json(row);
   out["traffic"] = traffic_json(row);
+  out["calls"] = calls_json(row);
   out["traffic_ok"] = row.traffic_error.empty();
   if (!row.traffic_error.empty()) out["traffic_error"] = row.traffic_error;
   out["predicted"] = predicted_json(row, model);
@@ -175,6 +214,15 @@ void add_measured(json& out, const Row& row, const sharding::ModelShape& model) 
                     {"sent", row.sent().imbalance()}};
 }
 
+/// What this result has in place of the document's config.
+json swept_json(const Request& request, const train::RunConfig& config) {
+  json out = json::object();
+  for (Axis axis : kAxes) {
+    if (varies(request, axis)) set_axis(out, axis, config);
+  }
+  return out;
+}
+
 void add_relative(json& out, const Row& row, const Row& baseline) {
   json relative = {{"baseline", baseline.strategy()},
                    {"time", row.step.median / baseline.step.median},
@@ -185,10 +233,12 @@ void add_relative(json& out, const Row& row, const Row& baseline) {
 
 }  // namespace
 
-json result_json(const Row& row, const Row* baseline, const sharding::ModelShape& model) {
+json result_json(const Request& request, const Row& row, const Row* baseline,
+                 const sharding::ModelShape& model) {
   const train::RunConfig& config = row.config;
-  json out = {{"name", fmt::format("{}/w{}/{}", row.strategy(), config.world_size,
-                                   config.options.units.to_string())},
+  const std::string name = result_name(request, config);
+  json out = {{"name", name},
+              {"run_name", name},
               {"strategy", row.strategy()},
               {"world_size", config.world_size},
               {"micro_batch", config.batch},
@@ -200,10 +250,12 @@ json result_json(const Row& row, const Row* baseline, const sharding::ModelShape
               {"error_message", row.right() ? row.traffic_error : row.reason}};
   if (row.repetitions > 1) out["aggregate_name"] = "median";
   if (row.repetitions == 1) out["repetition_index"] = 0;
+  const json swept = swept_json(request, config);
+  if (!swept.empty()) out["config"] = swept;
   if (!row.measured()) return out;
   add_measured(out, row, model);
   // No time without a right answer.
-  if (row.right()) add_times(out, row);
+  if (row.right()) add_times(out, row, request.peak_tflops);
   if (row.right() && baseline != nullptr) add_relative(out, row, *baseline);
   if (row.judged) {
     out["parity"] = parity_json(row);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "bench/compare/request.h"
 #include "bench/compare/traffic.h"
 #include "common/core/error.h"
+#include "common/models/config.h"
 
 namespace shardbench::bench {
 namespace {
@@ -95,6 +97,22 @@ RankFigures figures_of(const train::RankResult& result, const std::vector<Traffi
   return rank;
 }
 
+/// The first place, in any repetition, where bytes counted and calculated are not the same.
+std::string traffic_error(const std::vector<train::StrategyRun>& runs,
+                          sharding::FormulaKind formula, const sharding::FormulaInput& input) {
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    std::string error = first_disagreement(traffic_rows(runs[r].ranks, formula, input));
+    for (const train::RankResult& rank : runs[r].ranks) {
+      if (error.empty() && !rank.traffic_steady) {
+        error = fmt::format("rank {}: measured steps sent different amounts", rank.rank);
+      }
+    }
+    if (error.empty()) continue;
+    return runs.size() == 1 ? error : fmt::format("repetition {}, {}", r + 1, error);
+  }
+  return {};
+}
+
 /// Everything but the verdict, from runs that all ended.
 Row measure(const std::vector<train::StrategyRun>& runs, sharding::FormulaKind formula,
             const sharding::ModelShape& model) {
@@ -107,19 +125,11 @@ Row measure(const std::vector<train::StrategyRun>& runs, sharding::FormulaKind f
   row.repetitions = static_cast<int>(runs.size());
   const sharding::FormulaInput input = formula_input(row.config, model);
   row.traffic = traffic_rows(last.ranks, formula, input);
-  row.kind_times = kind_times(last.ranks);
-  row.traffic_error = first_disagreement(row.traffic);
+  row.call_totals = call_totals(last.ranks);
+  row.traffic_error = traffic_error(runs, formula, input);
   for (const train::RankResult& result : last.ranks) {
     row.ranks.push_back(figures_of(result, row.traffic));
     row.ranks.back().formula = sharding::formula_memory(formula, input, result.rank);
-  }
-  for (const train::StrategyRun& run : runs) {
-    for (const train::RankResult& rank : run.ranks) {
-      if (row.traffic_error.empty() && !rank.traffic_steady) {
-        row.traffic_error =
-            fmt::format("rank {}: measured steps sent different amounts", rank.rank);
-      }
-    }
   }
   for (const train::StepRecord& step : first_rank.steps) {
     row.losses.push_back(step.loss);
@@ -128,7 +138,9 @@ Row measure(const std::vector<train::StrategyRun>& runs, sharding::FormulaKind f
   row.evaluation_losses = first_rank.evaluation_losses;
   row.evaluation_steps = first_rank.evaluation_steps;
   row.unused_parameters = first_rank.unused_parameters;
+  row.stopped_early = last.stopped_early;
   set_times(row, runs);
+  row.by_repetition = times_by_repetition(runs);
   return row;
 }
 
@@ -139,6 +151,19 @@ Spread Row::persistent() const {
 }
 Spread Row::peak() const {
   return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.memory.peak); });
+}
+Spread Row::first_step_peak() const {
+  return over_ranks(ranks,
+                    [](const auto& r) { return static_cast<double>(r.memory.first_step_peak); });
+}
+Spread Row::init_peak() const {
+  return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.memory.init_peak); });
+}
+Spread Row::rss_peak() const {
+  return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.memory.rss_peak); });
+}
+Spread Row::pss_peak() const {
+  return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.memory.pss_peak); });
 }
 Spread Row::sent() const {
   return over_ranks(ranks, [](const auto& r) { return static_cast<double>(r.sent_bytes); });
@@ -153,38 +178,32 @@ Spread Row::overlap() const {
   return over_ranks(ranks, [](const auto& r) { return r.overlap_ns; });
 }
 
+int Row::first_bad_loss() const {
+  for (std::size_t s = 0; s < losses.size(); ++s) {
+    if (!std::isfinite(losses[s])) return static_cast<int>(s) + 1;
+  }
+  return 0;
+}
+
+double Row::utilization(double peak_tflops) const {
+  SHARDBENCH_CHECK(peak_tflops > 0);
+  return models::flops_per_token(config.model, config.seq) * tokens_per_s /
+         (config.world_size * peak_tflops * 1e12);
+}
+
+double Row::kind_ns(Phase phase, comm::CollectiveKind kind) const {
+  double ns = 0;
+  for (const CallTotal& total : call_totals) {
+    if (total.phase == phase && total.kind == kind) ns += total.ns;
+  }
+  return ns;
+}
+
 const RankFigures& Row::peak_rank() const {
   SHARDBENCH_CHECK(measured());
   return *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
     return a.memory.peak < b.memory.peak;
   });
-}
-
-std::string describe(const comm::AbortRecord& failure) {
-  const char* what = "";
-  switch (failure.reason) {
-    case comm::AbortRecord::Reason::kThrew:
-      what = "failed";
-      break;
-    case comm::AbortRecord::Reason::kLost:
-      what = "was lost";
-      break;
-    case comm::AbortRecord::Reason::kTimeout:
-      what = "timed out";
-      break;
-    case comm::AbortRecord::Reason::kRequested:
-      what = "was stopped";
-      break;
-  }
-  std::string text = failure.rank < 0 ? fmt::format("the job {}", what)
-                                      : fmt::format("rank {} {}", failure.rank, what);
-  text += fmt::format(" in {}", name_of(failure.phase));
-  if (!failure.unit.empty()) text += fmt::format(", unit {}", failure.unit);
-  if (!failure.collective.empty()) text += fmt::format(", {}", failure.collective);
-  if (failure.sequence >= 0) text += fmt::format(" (call {})", failure.sequence);
-  if (!failure.message.empty()) text += ": " + failure.message;
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 Row failed_row(const train::RunConfig& config, sharding::FormulaKind formula,
@@ -213,6 +232,7 @@ Row make_row(const std::vector<train::StrategyRun>& runs,
   SHARDBENCH_CHECK_EQ(runs.size(), verdicts.size());
   Row row = measure(runs, formula, model);
   row.judged = true;
+  row.whole_batch = reference.whole_batch;
   row.gradient_max_rel_diff = reference.gradient_max_rel_diff;
   const auto wrong = std::find_if(verdicts.begin(), verdicts.end(),
                                   [](const train::Parity& verdict) { return !verdict.ok; });

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/compare/repetition.h"
 #include "bench/compare/statistics.h"
 #include "common/sharding/formulas.h"
 #include "common/train/registry.h"
@@ -17,6 +18,7 @@ struct TrafficRow {
   int rank = 0;
   Phase phase = Phase::kInit;
   comm::CollectiveKind kind = comm::CollectiveKind::kBarrier;
+  std::string dtype;  ///< of the calls: "fp32"; "mixed" for several; empty: not known
   std::int64_t calls = 0;
   std::int64_t payload_bytes = 0;
   std::int64_t algo_bytes = 0;
@@ -48,14 +50,18 @@ struct RankFigures {
   double peer_wait_ns = 0;
 };
 
-/// Time from issue to completion of the calls of one (phase, kind), mean over ranks.
-struct KindTime {
+/// The calls of one (phase, kind) for one unit or bucket in one step, mean over ranks.
+struct CallTotal {
   Phase phase = Phase::kInit;
   comm::CollectiveKind kind = comm::CollectiveKind::kBarrier;
-  double ns = 0;
+  std::string label;  ///< name of the unit or bucket
+  double calls = 0;
+  double payload_bytes = 0;  ///< of all of them
+  double algo_bytes = 0;
+  double ns = 0;  ///< from issue to completion, added up
 };
 
-/// One strategy at one world size.
+/// One strategy doing one job.
 struct Row {
   enum class State { kRight, kWrong, kFailed };
 
@@ -69,12 +75,14 @@ struct Row {
 
   bool judged = false;  ///< parity was established
   train::Parity parity;
+  bool whole_batch = true;           ///< the reference did the whole batch at once, too
   double gradient_max_rel_diff = 0;  ///< whole batch at once against reference A, step 1
   std::vector<double> losses;        ///< every step, warm-up included
   std::vector<double> gradient_norms;
   std::vector<double> evaluation_losses;
   std::vector<int> evaluation_steps;
   std::vector<std::string> unused_parameters;
+  std::string stopped_early;  ///< one line when a rank's data ended before the last step
 
   // Times: slowest rank of each measured step. Valid when there was one.
   Summary step;
@@ -82,22 +90,45 @@ struct Row {
   double backward_ns = 0;
   double optimizer_ns = 0;
   double tokens_per_s = 0;
+  std::vector<RepetitionTimes> by_repetition;  ///< what these times summarize
 
   std::vector<RankFigures> ranks;  ///< of the last repetition; times of all
   std::vector<TrafficRow> traffic;
-  std::vector<KindTime> kind_times;
-  std::string traffic_error;  ///< counted and calculated bytes differ: where; else empty
+  std::vector<CallTotal> call_totals;  ///< of the last measured step
+  std::string traffic_error;           ///< counted and calculated bytes differ: where; else empty
 
   const std::string& strategy() const { return config.strategy; }
   bool right() const { return state == State::kRight; }
   /// Figures of the ranks exist (also for a wrong row, whose times are not shown).
   bool measured() const { return !ranks.empty(); }
-  bool sharded() const {
+  /// Weights are cut among the ranks, so that units are unsharded for their use.
+  bool shards_parameters() const {
     return formula == sharding::FormulaKind::kZero3 || formula == sharding::FormulaKind::kFsdp;
   }
+  bool shards_gradients() const {
+    return shards_parameters() || formula == sharding::FormulaKind::kZero2;
+  }
+  /// At least the optimizer state is cut among the ranks.
+  bool shards_anything() const {
+    return shards_gradients() || formula == sharding::FormulaKind::kZero1;
+  }
+  /// Whole tensors stay at owners, in place of rows of every tensor.
+  bool has_owners() const { return shards_anything() && formula != sharding::FormulaKind::kFsdp; }
+  /// The first step (from 1) whose loss is no finite number; 0: none.
+  int first_bad_loss() const;
+  /// Floating-point operations of the model per second and rank, over `peak_tflops` of one rank.
+  /// Requires a right row.
+  double utilization(double peak_tflops) const;
+  /// Time from issue to completion of the calls of one kind in one step, mean over ranks, ns.
+  double kind_ns(Phase phase, comm::CollectiveKind kind) const;
 
+  // Over the ranks: bytes, then ns.
   Spread persistent() const;
   Spread peak() const;
+  Spread first_step_peak() const;
+  Spread init_peak() const;
+  Spread rss_peak() const;
+  Spread pss_peak() const;
   Spread sent() const;
   Spread exposed() const;
   Spread comm() const;
@@ -106,7 +137,8 @@ struct Row {
   const RankFigures& peak_rank() const;
 };
 
-/// What a failure says to people: "rank 1 lost in backward, unit h.3, reduce_scatter: ...".
+/// What a failure says to people: "rank 1 was lost in backward, unit h.3, reduce_scatter (call 17):
+/// killed by signal 9 (Killed)". What the record and its message both say is said once.
 std::string describe(const comm::AbortRecord& failure);
 
 /// The row of one strategy from its repetitions, at least one, each with its verdict. Only the last

@@ -41,6 +41,28 @@ double interval_half_width(const std::vector<std::int64_t>& sorted) {
   return static_cast<double>(sorted[n - 1 - low] - sorted[low]) / 2;
 }
 
+/// The regularized incomplete beta function I_x(a, b) by its continued fraction (Abramowitz and
+/// Stegun 26.5.8), which converges fast for x < (a + 1) / (a + b + 2).
+double incomplete_beta(double x, double a, double b) {
+  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(1 - x, b, a);
+  const double front = std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) -
+                                std::lgamma(a) - std::lgamma(b)) /
+                       a;
+  // From the far end of the fraction: enough terms for every x and every freedom that occurs.
+  double fraction = 1;
+  for (int m = 200; m >= 1; --m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    fraction = 1 + even / (1 + odd / fraction);
+  }
+  return front / (1 - (a + b) * x / (a + 1) / fraction);
+}
+
+/// P(|T| > t).
+double student_t_outside(double t, double freedom) {
+  return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5);
+}
+
 }  // namespace
 
 Summary summarize(std::vector<std::int64_t> times) {
@@ -71,6 +93,20 @@ double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+double student_t_975(double freedom) {
+  SHARDBENCH_CHECK(freedom > 0, "{} degrees of freedom", freedom);
+  constexpr double kMostFreedom = 1e5;  // beyond, it is the normal distribution's 1.95996
+  const double degrees = std::min(freedom, kMostFreedom);
+  double low = 1.9;
+  double high = 2;
+  while (student_t_outside(high, degrees) > 0.05 && high < 1e12) high *= 2;
+  for (int halving = 0; halving < 100; ++halving) {
+    const double middle = (low + high) / 2;
+    (student_t_outside(middle, degrees) > 0.05 ? low : high) = middle;
+  }
+  return (low + high) / 2;
 }
 
 Spread spread_of(const std::vector<double>& by_rank) {

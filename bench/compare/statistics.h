@@ -29,6 +29,10 @@ Summary summarize(std::vector<std::int64_t> times);
 /// Middle of the values, or the mean of the two in the middle. Throws InvariantError when empty.
 double median_of(std::vector<double> values);
 
+/// The 97.5 % point of Student's t distribution with `freedom` degrees, which need not be whole:
+/// half the width of a 95 % interval in standard errors. Throws InvariantError unless above 0.
+double student_t_975(double freedom);
+
 /// A quantity that ranks may not share.
 struct Spread {
   double min = 0;

@@ -1,130 +1,66 @@
 #include "bench/compare/table.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <cmath>
+
+#include "bench/compare/format.h"
+#include "bench/compare/text_layout.h"
 #include "common/core/error.h"
 
 namespace shardbench::bench {
-namespace {
 
-void pad_to(std::string& line, std::size_t column) {
-  if (line.size() < column) line.append(column - line.size(), ' ');
+Cell::Cell(std::string shown) : text(std::move(shown)) {
+  if (text != kDash && text != kNotMeasured) plain = text;
 }
 
-void end_line(std::string& out, std::string line) {
-  line.erase(line.find_last_not_of(' ') + 1);
-  out += line + '\n';
+Cell Cell::of(std::string shown, double value) {
+  Cell cell(std::move(shown));
+  cell.number = std::isfinite(value);
+  cell.plain = cell.number ? fmt::format("{:.10g}", value) : std::string();
+  return cell;
 }
 
-}  // namespace
+Cell Cell::of(std::int64_t value) {
+  Cell cell(fmt::format("{}", value));
+  cell.number = true;
+  return cell;
+}
 
-TextTable::TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
+Cell Cell::named(std::string shown, std::string plain) {
+  Cell cell(std::move(shown));
+  cell.plain = std::move(plain);
+  return cell;
+}
+
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
   SHARDBENCH_CHECK(!columns_.empty());
 }
 
-void TextTable::add_row(std::vector<std::string> cells) {
+void Table::add_row(std::vector<Cell> cells) {
   SHARDBENCH_CHECK_EQ(cells.size(), columns_.size());
   lines_.push_back({std::move(cells), ""});
 }
 
-void TextTable::add_span(std::vector<std::string> first_cells, std::string text) {
+void Table::add_span(std::vector<Cell> first_cells, std::string text) {
   SHARDBENCH_CHECK_LT(first_cells.size(), columns_.size());
   lines_.push_back({std::move(first_cells), std::move(text)});
 }
 
-void TextTable::add_blank() { lines_.push_back({}); }
-
-std::vector<TextTable::Group> TextTable::groups() const {
-  std::vector<Group> all;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const std::string& label = columns_[i].group;
-    if (!all.empty() && !label.empty() && all.back().label == label) {
-      all.back().end = i + 1;
-    } else {
-      all.push_back({label, i, i + 1});
+std::string Table::render() const {
+  std::vector<Column> columns;
+  for (const Column& column : columns_) {
+    if (!column.hidden) columns.push_back(column);
+  }
+  std::vector<TextLine> lines;
+  for (const Line& line : lines_) {
+    TextLine& shown = lines.emplace_back();
+    for (std::size_t i = 0; i < line.cells.size(); ++i) {
+      if (!columns_[i].hidden) shown.cells.push_back(line.cells[i].text);
     }
+    shown.span = line.span;
   }
-  return all;
-}
-
-std::size_t TextTable::gap_before(std::size_t column) const {
-  if (column == 0) return 0;
-  const Column& here = columns_[column];
-  const Column& before = columns_[column - 1];
-  // Ungrouped names at the left stand together.
-  if (before.left && before.group.empty()) return 1;
-  return here.group == before.group && !here.group.empty() ? 1 : 2;
-}
-
-std::size_t TextTable::label_begin(const Group& group, std::size_t begin, std::size_t end) {
-  const bool one = group.end - group.begin == 1;
-  return one ? end - group.label.size() : begin + (end - begin - group.label.size()) / 2;
-}
-
-std::vector<std::size_t> TextTable::widths(const std::vector<Group>& groups) const {
-  std::vector<std::size_t> width(columns_.size());
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    width[i] = columns_[i].name.size();
-    for (const Line& line : lines_) {
-      if (i < line.cells.size()) width[i] = std::max(width[i], line.cells[i].size());
-    }
-  }
-  // The label of a single column may reach left into the gap, but not into the label before it.
-  std::size_t position = 0;
-  std::size_t first_free = 0;
-  for (const Group& group : groups) {
-    const std::size_t begin = position + gap_before(group.begin);
-    std::size_t end = position;
-    for (std::size_t i = group.begin; i < group.end; ++i) end += gap_before(i) + width[i];
-    const bool one = group.end - group.begin == 1;
-    const std::size_t room = end - (one ? std::min(first_free, begin) : begin);
-    if (group.label.size() > room) {
-      width[group.begin] += group.label.size() - room;
-      end += group.label.size() - room;
-    }
-    if (!group.label.empty()) first_free = label_begin(group, begin, end) + group.label.size() + 1;
-    position = end;
-  }
-  return width;
-}
-
-std::string TextTable::render() const {
-  const std::vector<Group> all_groups = groups();
-  const std::vector<std::size_t> width = widths(all_groups);
-  std::vector<std::size_t> start(columns_.size());
-  std::size_t position = 0;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    start[i] = position + gap_before(i);
-    position = start[i] + width[i];
-  }
-
-  std::string out;
-  std::string top;
-  for (const Group& group : all_groups) {
-    if (group.label.empty()) continue;
-    const std::size_t end = start[group.end - 1] + width[group.end - 1];
-    pad_to(top, label_begin(group, start[group.begin], end));
-    top += group.label;
-  }
-  end_line(out, top);
-
-  const auto put = [&](std::string& line, std::size_t i, const std::string& cell) {
-    pad_to(line, columns_[i].left ? start[i] : start[i] + width[i] - cell.size());
-    line += cell;
-  };
-  std::string names;
-  for (std::size_t i = 0; i < columns_.size(); ++i) put(names, i, columns_[i].name);
-  end_line(out, names);
-  for (const Line& row : lines_) {
-    std::string line;
-    for (std::size_t i = 0; i < row.cells.size(); ++i) put(line, i, row.cells[i]);
-    if (!row.span.empty()) {
-      pad_to(line, start[row.cells.size()]);
-      line += row.span;
-    }
-    end_line(out, line);
-  }
-  return out;
+  return TextLayout(std::move(columns)).render(lines);
 }
 
 }  // namespace shardbench::bench

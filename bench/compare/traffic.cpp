@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace shardbench::bench {
@@ -27,6 +28,13 @@ void add_rank(std::vector<TrafficRow>& rows, const train::RankResult& rank,
     row.payload_bytes = counted.payload_bytes;
     row.algo_bytes = counted.algo_bytes;
     row.wire = counted.wire;
+  }
+  for (const comm::CallRecord& call : rank.calls) {
+    const auto found = by_key.find({call.phase, call.kind});
+    if (found == by_key.end()) continue;
+    const std::string dtype(name_of(call.dtype));
+    std::string& known = found->second.dtype;
+    known = known.empty() || known == dtype ? dtype : "mixed";
   }
   for (const sharding::FormulaTraffic& calculated : formula) {
     TrafficRow& row = entry(calculated.phase, calculated.kind);
@@ -60,18 +68,28 @@ std::string first_disagreement(const std::vector<TrafficRow>& rows) {
   return {};
 }
 
-std::vector<KindTime> kind_times(const std::vector<train::RankResult>& ranks) {
-  std::map<Key, double> sums;
+std::vector<CallTotal> call_totals(const std::vector<train::RankResult>& ranks) {
+  std::vector<CallTotal> totals;
+  std::map<std::tuple<Phase, comm::CollectiveKind, std::string>, std::size_t> places;
   for (const train::RankResult& rank : ranks) {
     for (const comm::CallRecord& call : rank.calls) {
-      sums[{call.phase, call.kind}] += static_cast<double>(call.finished_ns - call.issued_ns);
+      const auto [place, is_new] =
+          places.try_emplace({call.phase, call.kind, call.label}, totals.size());
+      if (is_new) totals.push_back({call.phase, call.kind, call.label});
+      CallTotal& total = totals[place->second];
+      total.calls += 1;
+      total.payload_bytes += static_cast<double>(call.payload_bytes);
+      total.algo_bytes += static_cast<double>(call.algo_bytes);
+      total.ns += static_cast<double>(call.finished_ns - call.issued_ns);
     }
   }
-  std::vector<KindTime> times;
-  for (const auto& [key, sum] : sums) {
-    times.push_back({key.first, key.second, sum / static_cast<double>(ranks.size())});
+  const auto count = static_cast<double>(ranks.size());
+  for (CallTotal& total : totals) {
+    for (double* sum : {&total.calls, &total.payload_bytes, &total.algo_bytes, &total.ns}) {
+      *sum /= count;
+    }
   }
-  return times;
+  return totals;
 }
 
 }  // namespace shardbench::bench

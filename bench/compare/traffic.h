@@ -16,7 +16,8 @@ std::vector<TrafficRow> traffic_rows(const std::vector<train::RankResult>& ranks
 /// First entry in which algo, wire and formula bytes are not the same, as one line; "" if all are.
 std::string first_disagreement(const std::vector<TrafficRow>& rows);
 
-/// Mean over ranks of the time from issue to completion, per (phase, kind) of the last step.
-std::vector<KindTime> kind_times(const std::vector<train::RankResult>& ranks);
+/// The calls of the last step by (phase, kind, label), mean over ranks, in the order in which they
+/// first appear.
+std::vector<CallTotal> call_totals(const std::vector<train::RankResult>& ranks);
 
 }  // namespace shardbench::bench

@@ -1,12 +1,11 @@
-#include <fmt/format.h>
-
 #include <cmath>
 #include <map>
 #include <utility>
 
+#include "bench/compare/cells.h"
 #include "bench/compare/format.h"
+#include "bench/compare/row_table.h"
 #include "bench/compare/screens.h"
-#include "bench/compare/table.h"
 
 namespace shardbench::bench {
 namespace {
@@ -46,32 +45,50 @@ double worst_difference(const Line& line) {
   return worst;
 }
 
-void add_line(TextTable& table, const std::vector<std::string>& names, const Line& line,
-              double time_ns) {
+/// The cells of one line. `names`: phase and kind.
+std::vector<Cell> line_cells(const std::vector<Cell>& names, const Line& line, double time_ns) {
+  const Spread algo = spread_of(line.algo);
+  const Spread calls = spread_of(line.calls);
+  const double payload = spread_of(line.payload).mean;
+  std::vector<Cell> cells = names;
+  // Bus bandwidth as in nccl-tests: factor x S / t, and the factor x S is the mean of algo bytes.
+  const Cell bandwidth =
+      time_ns > 0 ? Cell::of(figures(algo.mean / time_ns), algo.mean / time_ns) : Cell(kDash);
+  cells.insert(
+      cells.end(),
+      {whole_cell(calls.max),
+       if_applies(calls.mean > 0 && payload > 0, mib_cell(payload / calls.mean)),
+       mib_cell(algo.mean),
+       line.wire_counted ? mib_cell(spread_of(line.wire).mean) : Cell(kNotMeasured),
+       mib_cell(spread_of(line.formula).mean), whole_cell(worst_difference(line)), bandwidth});
+  return cells;
+}
+
+/// Adds a line; `first` of its row, with the columns that say which row it is.
+void add_line(RowTable& table, const Row& row, bool first, const std::vector<Cell>& names,
+              const Line& line, double time_ns) {
+  std::vector<Cell> cells = line_cells(names, line, time_ns);
+  if (first) {
+    table.add(row, std::move(cells));
+  } else {
+    table.add_more(row, "", "", std::move(cells));
+  }
   const Spread algo = spread_of(line.algo);
   const Spread wire = spread_of(line.wire);
   const Spread formula = spread_of(line.formula);
-  const Spread calls = spread_of(line.calls);
-  const double payload = spread_of(line.payload).mean;
-  // Bus bandwidth as in nccl-tests: factor x S / t, and the factor x S is the mean of algo bytes.
-  const std::string bandwidth = time_ns > 0 ? figures(algo.mean / time_ns) : kDash;
-  std::vector<std::string> cells = names;
-  cells.insert(cells.end(),
-               {fmt::format("{:.0f}", calls.max),
-                calls.mean > 0 && payload > 0 ? mib(payload / calls.mean) : kDash, mib(algo.mean),
-                line.wire_counted ? mib(wire.mean) : kNotMeasured, mib(formula.mean),
-                fmt::format("{:.0f}", worst_difference(line)), bandwidth});
-  table.add_row(std::move(cells));
   if (!bytes_differ(algo) && !bytes_differ(wire)) return;
-  const auto add = [&](const char* name, double Spread::*part) {
-    table.add_row({"", "", "", name, "", "", mib(algo.*part),
-                   line.wire_counted ? mib(wire.*part) : kNotMeasured, mib(formula.*part), "", ""});
+  const auto add = [&](const std::string& name, double Spread::*part) {
+    table.add_more(
+        row, "", name,
+        {Cell::named("", names[0].plain), Cell::named("  " + name, names[1].plain), "", "",
+         mib_cell(algo.*part), line.wire_counted ? mib_cell(wire.*part) : Cell(kNotMeasured),
+         mib_cell(formula.*part), "", ""});
   };
-  add("  min", &Spread::min);
-  add("  max", &Spread::max);
+  add("min", &Spread::min);
+  add("max", &Spread::max);
 }
 
-void add_row(TextTable& table, const Row& row) {
+void add_row(RowTable& table, const Row& row) {
   std::map<Key, Line> lines;
   Line total(row.ranks.size());
   for (const TrafficRow& entry : row.traffic) {
@@ -79,52 +96,42 @@ void add_row(TextTable& table, const Row& row) {
     lines.try_emplace({entry.phase, entry.kind}, row.ranks.size()).first->second.add(entry);
     total.add(entry);
   }
-  const std::string world = fmt::format("{}", row.config.world_size);
   if (lines.empty() || row.config.world_size == 1) {
-    table.add_span({row.strategy(), world}, "nothing sent");
+    table.add_text(row, "nothing sent");
     return;
   }
   bool first = true;
   for (const auto& [key, line] : lines) {
-    double time_ns = 0;
-    for (const KindTime& kind : row.kind_times) {
-      if (kind.phase == key.first && kind.kind == key.second) time_ns = kind.ns;
-    }
-    add_line(table,
-             {first ? row.strategy() : "", first ? world : "", std::string(name_of(key.first)),
-              std::string(comm::name_of(key.second))},
-             line, time_ns);
+    add_line(table, row, first,
+             {std::string(name_of(key.first)), std::string(comm::name_of(key.second))}, line,
+             row.kind_ns(key.first, key.second));
     first = false;
   }
-  add_line(table, {"", "", "total", ""}, total, 0);
+  add_line(table, row, false, {"total", ""}, total, 0);
 }
 
 }  // namespace
 
-std::string traffic_table(const Comparison& comparison) {
+Section traffic_section(const Comparison& comparison) {
   const std::string sent = "sent by a rank in one step, mean (MiB)";
-  TextTable table({{"", "strategy", true},
-                   {"", "W", true},
-                   {"", "phase", true},
-                   {"", "kind", true},
-                   {"", "calls"},
-                   {"S/call", "(MiB)"},
-                   {sent, "algo"},
-                   {sent, "wire"},
-                   {sent, "formula"},
-                   {"diff", "(bytes)"},
-                   {"busbw", "(GB/s)"}});
-  for (const Block& block : comparison.blocks) {
-    for (const Row& row : block.rows) {
-      if (row.right()) {
-        add_row(table, row);
-      } else {
-        table.add_span({row.strategy(), fmt::format("{}", row.config.world_size)},
-                       verdict_text(row));
-      }
+  RowTable table(comparison, RowTable::Keys::kAllLeft,
+                 {{"", "phase", true, "phase"},
+                  {"", "kind", true, "kind"},
+                  {"", "calls", false, "calls"},
+                  {"S/call", "(MiB)", false, "payload_per_call_mib"},
+                  {sent, "algo", false, "algo_mib"},
+                  {sent, "wire", false, "wire_mib"},
+                  {sent, "formula", false, "formula_mib"},
+                  {"diff", "(bytes)", false, "diff_bytes"},
+                  {"busbw", "(GB/s)", false, "busbw_gb_per_s"}});
+  for (const Row* row : rows_of(comparison)) {
+    if (row->right()) {
+      add_row(table, *row);
+    } else {
+      table.add_verdict(*row);
     }
   }
-  return table.render();
+  return {"", {}, table.take(), {}};
 }
 
 }  // namespace shardbench::bench

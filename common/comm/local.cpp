@@ -116,8 +116,10 @@ class LocalCommunicator : public Communicator {
   Work spread(const ShardLayout& layout, int root, ConstBuffer shard, Buffer full) const {
     check(layout, root, shard, full);
     const auto issued = Clock::now();
-    spread_segments(layout.segments(0), size_of(full.dtype),
-                    static_cast<const std::byte*>(shard.data), static_cast<std::byte*>(full.data));
+    const std::size_t element = size_of(full.dtype);
+    spread_segments(layout.segments(0), element, static_cast<const std::byte*>(shard.data),
+                    static_cast<std::byte*>(full.data),
+                    static_cast<std::size_t>(layout.total()) * element);
     return done_since(issued);
   }
 

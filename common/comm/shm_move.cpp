@@ -1,6 +1,5 @@
-#include <cstring>
-
 #include "common/comm/call_shape.h"
+#include "common/comm/copy.h"
 #include "common/comm/reduce.h"
 #include "common/comm/segments.h"
 #include "common/comm/shm_engine.h"
@@ -17,14 +16,18 @@ std::size_t to_bytes(std::int64_t elements, std::size_t element) {
   return static_cast<std::size_t>(elements) * element;
 }
 
+std::size_t payload_bytes(const CallSpec& spec) {
+  return to_bytes(spec.count, spec.element_size());
+}
+
 /// full[segments of a peer] = the peer's shard.
 void fetch_segments(const std::vector<Segment>& segments, std::size_t element, PeerWindow& peer,
-                    std::byte* full) {
+                    std::byte* full, std::size_t payload_bytes) {
   for (const Segment& segment : segments) {
     const std::size_t bytes = to_bytes(segment.count, element);
     if (bytes == 0) continue;
-    std::memcpy(full + to_bytes(segment.full_offset, element),
-                peer.read(to_bytes(segment.shard_offset, element), bytes), bytes);
+    copy_part(full + to_bytes(segment.full_offset, element),
+              peer.read(to_bytes(segment.shard_offset, element), bytes), bytes, payload_bytes);
   }
 }
 
@@ -62,8 +65,9 @@ void ShmEngine::count_staging(const ShmCall& call, std::int64_t bytes) {
 void ShmEngine::stage_range(ShmCall& call, std::int64_t begin, std::int64_t count) {
   if (count == 0) return;
   const std::size_t element = call.spec_.element_size();
-  std::memcpy(static_cast<std::byte*>(call.staging_.data()) + to_bytes(begin, element),
-              call.spec_.source + to_bytes(begin, element), to_bytes(count, element));
+  copy_part(static_cast<std::byte*>(call.staging_.data()) + to_bytes(begin, element),
+            call.spec_.source + to_bytes(begin, element), to_bytes(count, element),
+            payload_bytes(call.spec_));
   count_staging(call, count * static_cast<std::int64_t>(element));
 }
 
@@ -117,8 +121,8 @@ void ShmEngine::unstage(ShmCall& call) {
   const auto* staged = static_cast<const std::byte*>(call.staging_.data());
   for (const Range part : {Range{0, own.begin}, Range{own.end, spec.count}}) {
     if (part.size() == 0) continue;
-    std::memcpy(spec.target + to_bytes(part.begin, element), staged + to_bytes(part.begin, element),
-                to_bytes(part.size(), element));
+    copy_part(spec.target + to_bytes(part.begin, element), staged + to_bytes(part.begin, element),
+              to_bytes(part.size(), element), payload_bytes(spec));
     count_staging(call, part.size() * static_cast<std::int64_t>(element));
   }
 }
@@ -143,13 +147,15 @@ void ShmEngine::move(ShmCall& call) {
 
 void ShmEngine::move_all_gather(ShmCall& call) {
   const CallSpec& spec = call.spec_;
-  spread_segments(spec.layout.segments(rank_), spec.element_size(), spec.source, spec.target);
+  const std::size_t payload = payload_bytes(spec);
+  spread_segments(spec.layout.segments(rank_), spec.element_size(), spec.source, spec.target,
+                  payload);
   // Each rank starts with its successor, so that they do not all read the same shard at once.
   for (int step = 1; step < world_size_; ++step) {
     const int peer = (rank_ + step) % world_size_;
     if (spec.layout.count(peer) == 0) continue;
     PeerWindow shard = window(call, peer, PeerWindow::Access::kRead);
-    fetch_segments(spec.layout.segments(peer), spec.element_size(), shard, spec.target);
+    fetch_segments(spec.layout.segments(peer), spec.element_size(), shard, spec.target, payload);
   }
 }
 
@@ -157,10 +163,10 @@ void ShmEngine::move_broadcast(ShmCall& call) {
   const CallSpec& spec = call.spec_;
   const std::vector<Segment>& segments = spec.layout.segments(spec.root);
   if (rank_ == spec.root) {
-    spread_segments(segments, spec.element_size(), spec.source, spec.target);
+    spread_segments(segments, spec.element_size(), spec.source, spec.target, payload_bytes(spec));
   } else if (spec.layout.count(spec.root) > 0) {
     PeerWindow shard = window(call, spec.root, PeerWindow::Access::kRead);
-    fetch_segments(segments, spec.element_size(), shard, spec.target);
+    fetch_segments(segments, spec.element_size(), shard, spec.target, payload_bytes(spec));
   }
 }
 

@@ -1,7 +1,9 @@
 #include "common/models/build.h"
 
 #include "common/core/error.h"
+#include "common/models/convnet.h"
 #include "common/models/gpt2.h"
+#include "common/models/llama.h"
 #include "common/models/mlp_model.h"
 
 namespace shardbench::models {
@@ -14,7 +16,10 @@ std::unique_ptr<Model> build(const ModelConfig& config) {
       root = std::make_unique<MLPModel>(config);
       break;
     case Family::kConvnet:
+      root = std::make_unique<ConvNet>(config);
+      break;
     case Family::kLlama:
+      root = std::make_unique<Llama>(config);
       break;
     case Family::kGpt2:
       root = std::make_unique<GPT2>(config);

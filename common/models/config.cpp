@@ -1,10 +1,10 @@
 #include "common/models/config.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "common/core/error.h"
+#include "common/models/convnet_stages.h"
 
 namespace shardbench::models {
 
@@ -22,6 +22,46 @@ ModelConfig gpt2_sized(std::string name, std::int64_t layers, std::int64_t heads
           .tied = true};
 }
 
+/// Llama's presets leave the head untied.
+ModelConfig llama_sized(std::string name, std::int64_t layers, std::int64_t heads,
+                        std::int64_t kv_heads, std::int64_t hidden, std::int64_t feed_forward,
+                        std::int64_t vocab, std::int64_t context) {
+  return {.name = std::move(name),
+          .family = Family::kLlama,
+          .layers = layers,
+          .heads = heads,
+          .hidden = hidden,
+          .vocab = vocab,
+          .context = context,
+          .tied = false,
+          .kv_heads = kv_heads,
+          .feed_forward = feed_forward};
+}
+
+/// Llama 3 (Grattafiori et al. 2024, table 3): a longer base period and a larger vocabulary.
+ModelConfig llama3_sized(std::string name, std::int64_t layers, std::int64_t heads,
+                         std::int64_t hidden, std::int64_t feed_forward) {
+  ModelConfig config =
+      llama_sized(std::move(name), layers, heads, 8, hidden, feed_forward, 128256, 8192);
+  config.rope_theta = 500000;
+  return config;
+}
+
+/// Qwen-14B (Bai et al. 2023): biases on queries, keys and values.
+ModelConfig qwen_14b() {
+  ModelConfig config = llama_sized("qwen-14b", 40, 40, 40, 5120, 13696, 152064, 2048);
+  config.qkv_bias = true;
+  config.norm_eps = 1e-6;
+  return config;
+}
+
+/// GPT-3 (Brown et al. 2020, table 2.1), taken as GPT-2 of that size.
+ModelConfig gpt3_175b() {
+  ModelConfig config = gpt2_sized("gpt3-175b", 96, 96, 12288);
+  config.context = 2048;
+  return config;
+}
+
 std::vector<ModelConfig> make_presets() {
   return {
       // The width is no multiple of 3, 4 or 8, so that rows do not divide evenly among ranks.
@@ -33,6 +73,16 @@ std::vector<ModelConfig> make_presets() {
        .vocab = 256,
        .context = 256,
        .tied = false},
+      // Channels from 33 on: rows of most weights do not divide evenly among ranks.
+      {.name = "convnet",
+       .family = Family::kConvnet,
+       .layers = 4,
+       .heads = 1,
+       .hidden = 33,
+       .vocab = 256,
+       .context = 3 * 16 * 16,
+       .tied = false,
+       .image = {3, 16, 16}},
       {.name = "gpt2-nano",
        .family = Family::kGpt2,
        .layers = 6,
@@ -45,6 +95,16 @@ std::vector<ModelConfig> make_presets() {
       gpt2_sized("gpt2-medium", 24, 16, 1024),
       gpt2_sized("gpt2-large", 36, 20, 1280),
       gpt2_sized("gpt2-xl", 48, 25, 1600),
+      // Three queries per key; rows of the feed-forward divide by neither 3 nor 8.
+      llama_sized("llama-nano", 6, 6, 2, 384, 1078, 256, 256),
+      // Llama 2 (Touvron et al. 2023, table 1).
+      llama_sized("llama2-7b", 32, 32, 32, 4096, 11008, 32000, 4096),
+      llama_sized("llama2-13b", 40, 40, 40, 5120, 13824, 32000, 4096),
+      llama_sized("llama2-70b", 80, 64, 8, 8192, 28672, 32000, 4096),
+      llama3_sized("llama3-8b", 32, 32, 4096, 14336),
+      llama3_sized("llama3-70b", 80, 64, 8192, 28672),
+      qwen_14b(),
+      gpt3_175b(),
   };
 }
 
@@ -67,26 +127,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
-}
-
-void require_positive(const ModelConfig& config, const char* what, std::int64_t value) {
-  if (value >= 1) return;
-  throw UserError::format("model {}: {} is {}; it must be at least 1", config.name, what, value);
-}
-
-/// Largest sizes for which every product of two of them fits into 63 bits with room to spare.
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 30;
-
-/// The divisor of `of` that is closest to `wanted`; the smaller of two.
-std::int64_t nearest_divisor(std::int64_t of, std::int64_t wanted) {
-  std::int64_t best = 1;
-  for (std::int64_t d = 1; d * d <= of; ++d) {
-    if (of % d != 0) continue;
-    for (std::int64_t candidate : {d, of / d}) {
-      if (std::abs(candidate - wanted) < std::abs(best - wanted)) best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace
@@ -112,37 +152,14 @@ ModelConfig preset(const std::string& name) {
                           fmt::join(preset_names(), ", "));
 }
 
-void validate(const ModelConfig& config) {
-  require_positive(config, "layers", config.layers);
-  require_positive(config, "hidden", config.hidden);
-  require_positive(config, "vocab", config.vocab);
-  require_positive(config, "context", config.context);
-  for (std::int64_t size : {config.layers, config.hidden, config.vocab, config.context}) {
-    if (size <= kLargestSize) continue;
-    throw UserError::format("model {}: a size of {} is too large; the largest is {}", config.name,
-                            size, kLargestSize);
-  }
-  if (config.family == Family::kGpt2) {
-    require_positive(config, "heads", config.heads);
-    if (config.hidden % config.heads != 0) {
-      throw UserError::format("model {}: {} heads do not divide hidden {}; use {} heads",
-                              config.name, config.heads, config.hidden,
-                              nearest_divisor(config.hidden, config.heads));
-    }
-  }
-  if (!(config.dropout >= 0 && config.dropout < 1)) {
-    throw UserError::format("model {}: dropout is {}; it must be in [0, 1)", config.name,
-                            config.dropout);
-  }
+std::int64_t fixed_seq(const ModelConfig& config) {
+  return config.family == Family::kConvnet ? config.context : 0;
 }
 
-double flops_per_token(const ModelConfig& config, std::int64_t seq) {
-  const double width = static_cast<double>(config.hidden);
-  const double layers = static_cast<double>(config.layers);
-  const double head = width * static_cast<double>(config.vocab);  // tied or not, it is a product
-  if (config.family == Family::kMlp) return 6 * (layers * width * width + head);
-  const double blocks = layers * 12 * width * width;  // qkv 3, proj 1, mlp 4 + 4
-  return 6 * (blocks + head) + 12 * layers * width * static_cast<double>(seq);
+std::int64_t least_batch(const ModelConfig& config) {
+  if (config.family != Family::kConvnet) return 1;
+  const std::vector<std::int64_t> size = convnet_stages(config).back().size;
+  return std::all_of(size.begin(), size.end(), [](auto s) { return s == 1; }) ? 2 : 1;
 }
 
 }  // namespace shardbench::models

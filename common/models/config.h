@@ -28,7 +28,7 @@ struct ModelConfig {
   double rope_theta = 10000;
   double norm_eps = 1e-5;
   // Convnet.
-  std::vector<std::int64_t> image;  ///< channels, then one to three spatial sizes
+  std::vector<std::int64_t> image = {};  ///< channels, then one to three spatial sizes
 };
 
 /// Names that `preset` knows, in the order in which help shows them.
@@ -41,8 +41,15 @@ void validate(const ModelConfig& config);
 /// Modules and parameters without building anything; equals Model::shape() of the built model.
 sharding::ModelShape shape_of(const ModelConfig& config);
 
+/// The one sequence length that the model takes: a convnet's window is an image. 0: any up to the
+/// context.
+std::int64_t fixed_seq(const ModelConfig& config);
+/// The smallest micro-batch that the model can train on: 2 where a batch norm sees a single
+/// position per sample, as one value has no variance; 1 elsewhere.
+std::int64_t least_batch(const ModelConfig& config);
+
 /// Training FLOPs per token, forward + backward (6 per matrix weight plus attention), as in PaLM
-/// appendix B.
+/// appendix B; a convnet's are those of one window, divided by its tokens.
 double flops_per_token(const ModelConfig& config, std::int64_t seq);
 
 }  // namespace shardbench::models

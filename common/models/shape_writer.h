@@ -42,8 +42,17 @@ class ShapeWriter {
     parameter(m, "bias", {width});
   }
 
+  void rms_norm(int parent, const char* name, std::int64_t width) {
+    parameter(module(parent, name, "RMSNorm"), "weight", {width});
+  }
+
   std::size_t embedding(int parent, const char* name, std::int64_t rows, std::int64_t width) {
     return parameter(module(parent, name, "Embedding"), "weight", {rows, width});
+  }
+
+  /// A Linear that uses `parameter` of another module.
+  void tied_linear(int parent, const char* name, std::size_t parameter) {
+    shape_.parameters[parameter].also_used_by.push_back(module(parent, name, "Linear"));
   }
 
  private:

@@ -1,9 +1,11 @@
 #include "common/modules/init.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string_view>
 
+#include "common/core/error.h"
 #include "common/core/simd.h"
 
 namespace shardbench {
@@ -77,6 +79,17 @@ void fill_uniform(Stream stream, std::uint32_t first, std::int64_t count, float 
   }
 }
 
+void copy_given(const Parameter& parameter, std::int64_t begin, std::int64_t count, float* out) {
+  const at::Tensor& given = parameter.given_values();
+  if (!given.defined()) {
+    throw UserError::format(
+        "the given values of parameter {} were let go when a strategy took them; give them again "
+        "before attaching another one",
+        parameter.name());
+  }
+  std::copy_n(given.const_data_ptr<float>() + begin, count, out);
+}
+
 }  // namespace
 
 void initialize(const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
@@ -84,6 +97,10 @@ void initialize(const Parameter& parameter, std::uint64_t seed, std::int64_t beg
   const float scale = static_cast<float>(parameter.init().scale);
   if (parameter.init().kind == Init::Kind::kConstant) {
     for (std::int64_t i = 0; i < count; ++i) out[i] = scale;
+    return;
+  }
+  if (parameter.init().kind == Init::Kind::kGiven) {
+    copy_given(parameter, begin, count, out);
     return;
   }
   const std::uint64_t key = key_of(parameter.name(), seed);

@@ -1,6 +1,7 @@
 #include "common/modules/module.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
@@ -141,6 +142,16 @@ void Model::attach(Hooks& hooks, const sharding::UnitPolicy& policy) {
   runtime_ = HookRuntime{&hooks, -1, {}};
   for (Module* m : modules_) m->runtime_ = &runtime_;
   for (Parameter* p : parameters_) p->set_hooks(&hooks);
+}
+
+void Model::read_parameters(const std::function<void(const Parameter&, const at::Tensor&)>& read) {
+  SHARDBENCH_CHECK(runtime_.hooks != nullptr, "model {} has no strategy attached", shape_.name);
+  const at::NoGradGuard no_grad;  // so that every unit is resharded when it is left
+  for (const auto& unit : units_) {
+    runtime_.hooks->before_forward(*unit);
+    for (const Parameter* p : unit->parameters) read(*p, p->tensor());
+    runtime_.hooks->after_forward(*unit);
+  }
 }
 
 void Model::detach() {

@@ -118,6 +118,11 @@ class Model {
   /// Cuts the model into units and sends all hook calls to `hooks` (not owned) from now on.
   void attach(Hooks& hooks, const sharding::UnitPolicy& policy);
   void detach();
+  /// Hands every parameter to `read`, unit by unit: `full` is its whole value, readable during the
+  /// call only. With a strategy that shards, no more than two units are unsharded at once.
+  /// Collective: every rank calls it at the same point, between steps. A strategy must be attached.
+  void read_parameters(
+      const std::function<void(const Parameter& parameter, const at::Tensor& full)>& read);
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
 
   /// Runs the root's forward with hooks.

@@ -37,6 +37,22 @@ void Parameter::set_full_name(std::string name) {
   if (!bound_) poison_storage(full_, name_);
 }
 
+void Parameter::give_values(const at::Tensor& values) {
+  SHARDBENCH_CHECK(values.sizes() == at::IntArrayRef(dims_), "values of {} have another shape",
+                   name_);
+  SHARDBENCH_CHECK(values.scalar_type() == at::kFloat && values.device().is_cpu(),
+                   "values of {} are not fp32 on the CPU", name_);
+  given_ = values.detach().contiguous();
+  init_.kind = Init::Kind::kGiven;
+}
+
+void Parameter::lend_memory_to(const at::Tensor& tensor) const {
+  SHARDBENCH_CHECK(tensor.sizes() == at::IntArrayRef(dims_), "tensor for {} has another shape",
+                   name_);
+  tensor.set_data(full_);
+  tensor.unsafeGetTensorImpl()->set_version_counter(full_.unsafeGetTensorImpl()->version_counter());
+}
+
 const at::Tensor& Parameter::tensor() const {
   SHARDBENCH_CHECK(bound_,
                    "parameter {} of unit {} is used while it is resharded; call it through "

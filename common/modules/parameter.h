@@ -12,7 +12,7 @@ namespace shardbench {
 
 /// How a parameter starts; any rank can make any elements (see init.h).
 struct Init {
-  enum class Kind { kConstant, kNormal, kUniform };
+  enum class Kind { kConstant, kNormal, kUniform, kGiven };  ///< kGiven: see give_values
   Kind kind = Kind::kConstant;
   double scale = 0;  ///< the constant, the standard deviation, or the bound of (-b, b)
 
@@ -46,6 +46,18 @@ class Parameter {
   void set_requires_grad(bool on) { requires_grad_ = on; }
   bool decay() const { return decay_; }
   void set_decay(bool on) { decay_ = on; }
+
+  // ---- values from elsewhere, for parameters that stand for tensors of another library ----
+  /// Starts from `values` (fp32, CPU, the parameter's shape) instead of drawn ones. They are held,
+  /// not copied, until a strategy is attached: that takes what its rank keeps and drops them.
+  void give_values(const at::Tensor& values);
+  /// The given values; undefined where there are none or they were dropped.
+  const at::Tensor& given_values() const { return given_; }
+  void drop_given_values() { given_.reset(); }
+  /// Makes `tensor` (fp32, CPU, the same shape) stand for the full tensor: from now on both share
+  /// one memory and one version, so unshard and reshard reach it and a use while resharded is the
+  /// same named error. What it held before is let go. Gradients of it are the caller's affair.
+  void lend_memory_to(const at::Tensor& tensor) const;
 
   // ---- reading, by ops ----
   /// The full tensor for explicit ops (no autograd). Throws InvariantError naming the parameter
@@ -93,6 +105,7 @@ class Parameter {
   Unit* unit_ = nullptr;
   bool requires_grad_ = true;
   bool decay_ = true;
+  at::Tensor given_;
   at::Tensor full_;
   bool bound_ = false;
   std::int64_t version_ = 0;

@@ -20,7 +20,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-std::uint64_t sample_key(const DropoutContext& context, std::uint64_t op_id, std::int64_t sample) {
+std::uint64_t sample_key(const ForwardContext& context, std::uint64_t op_id, std::int64_t sample) {
   std::uint64_t key = mix(context.seed + kGolden);
   key = mix(key ^ (static_cast<std::uint64_t>(context.step) + kGolden));
   key = mix(key ^ op_id);
@@ -41,18 +41,13 @@ void drop_sample(const T* in, T* out, std::int64_t count, std::uint64_t key,
 
 }  // namespace
 
-DropoutContext& dropout_context() {
-  thread_local DropoutContext context;
-  return context;
-}
-
 std::uint64_t dropout_op_id(std::string_view path) {
   std::uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (char c : path) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
   return mix(hash);
 }
 
-at::Tensor dropout(const at::Tensor& x, double p, const DropoutContext& context,
+at::Tensor dropout(const at::Tensor& x, double p, const ForwardContext& context,
                    std::uint64_t op_id) {
   SHARDBENCH_CHECK(p >= 0 && p < 1, "dropout probability {}", p);
   SHARDBENCH_CHECK(x.dim() >= 1, "dropout needs a dimension of samples");

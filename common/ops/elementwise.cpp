@@ -12,6 +12,12 @@ at::Tensor gelu_backward(const at::Tensor& grad, const at::Tensor& x) {
   return at::gelu_backward(grad.contiguous(), x, "tanh");
 }
 
+at::Tensor relu(const at::Tensor& x) { return x.detach().relu_(); }
+
+at::Tensor relu_backward(const at::Tensor& grad, const at::Tensor& y) {
+  return at::threshold_backward(grad, y, 0);
+}
+
 at::Tensor residual_add(const at::Tensor& x, const at::Tensor& branch) {
   SHARDBENCH_CHECK(x.sizes() == branch.sizes(), "a residual branch changes the shape");
   return branch.detach().add_(x);

@@ -9,6 +9,11 @@ at::Tensor gelu(const at::Tensor& x);
 /// dx from the gradient of the output and the input.
 at::Tensor gelu_backward(const at::Tensor& grad, const at::Tensor& x);
 
+/// max(x, 0), written into the memory of `x` (consumed).
+at::Tensor relu(const at::Tensor& x);
+/// dx from the gradient of the output and the output.
+at::Tensor relu_backward(const at::Tensor& grad, const at::Tensor& y);
+
 /// x + branch, written into the memory of `branch` (consumed: its old values are gone). Shapes are
 /// equal. The gradient of both is the gradient of the sum.
 at::Tensor residual_add(const at::Tensor& x, const at::Tensor& branch);

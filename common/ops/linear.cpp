@@ -2,27 +2,23 @@
 
 #include <ATen/ATen.h>
 
+#include "common/ops/linear_candidates.h"
 #include "common/ops/shapes.h"
+#include "common/ops/tuning.h"
 
 namespace shardbench::ops {
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const at::Tensor rows = as_rows(x);
-  const at::Tensor y =
-      bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t());
-  return y.view(with_last_dimension(x, weight.size(0)));
+  const TuneKey key =
+      linear_key(Pass::kForward, x, weight.size(1), weight.size(0), bias.defined(), false);
+  return linear_by(chosen(key), x, weight, bias);
 }
 
 void linear_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& target,
                         bool accumulate) {
-  at::Tensor out = target;  // a handle: the memory is the caller's
-  const at::Tensor grad_rows = as_rows(grad);
-  const at::Tensor x_rows = as_rows(x);
-  if (accumulate) {
-    at::addmm_out(out, out, grad_rows.t(), x_rows);
-  } else {
-    at::mm_out(out, grad_rows.t(), x_rows);
-  }
+  const TuneKey key =
+      linear_key(Pass::kWeightGrad, grad, target.size(1), target.size(0), false, accumulate);
+  linear_weight_grad_by(chosen(key), grad, x, target, accumulate);
 }
 
 void linear_bias_grad(const at::Tensor& grad, const at::Tensor& target, bool accumulate) {
@@ -35,7 +31,9 @@ void linear_bias_grad(const at::Tensor& grad, const at::Tensor& target, bool acc
 }
 
 at::Tensor linear_input_grad(const at::Tensor& grad, const at::Tensor& weight) {
-  return at::mm(as_rows(grad), weight).view(with_last_dimension(grad, weight.size(1)));
+  const TuneKey key =
+      linear_key(Pass::kInputGrad, grad, weight.size(1), weight.size(0), false, false);
+  return linear_input_grad_by(chosen(key), grad, weight);
 }
 
 }  // namespace shardbench::ops

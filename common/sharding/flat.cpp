@@ -1,7 +1,9 @@
 #include "common/sharding/flat.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "common/core/error.h"
 
@@ -91,12 +93,17 @@ std::vector<int> partition_owners(const ModelShape& model, int world_size) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return model.parameters[a].numel() > model.parameters[b].numel();
   });
-  std::vector<std::int64_t> load(world_size, 0);
+  // (elements so far, rank): the lightest rank, the lowest of equal ones, is on top.
+  using Load = std::pair<std::int64_t, int>;
+  std::vector<Load> loads;
+  loads.reserve(static_cast<std::size_t>(world_size));
+  for (int rank = 0; rank < world_size; ++rank) loads.emplace_back(0, rank);  // already a heap
   std::vector<int> owner(model.parameters.size(), 0);
   for (std::size_t i : order) {
-    const auto lightest = std::min_element(load.begin(), load.end());
-    owner[i] = static_cast<int>(lightest - load.begin());
-    *lightest += model.parameters[i].numel();
+    std::pop_heap(loads.begin(), loads.end(), std::greater<>());
+    owner[i] = loads.back().second;
+    loads.back().first += model.parameters[i].numel();
+    std::push_heap(loads.begin(), loads.end(), std::greater<>());
   }
   return owner;
 }

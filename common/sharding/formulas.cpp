@@ -86,18 +86,77 @@ void ddp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
   }
 }
 
-/// all_gather before forward, again before backward if resharded, reduce_scatter in backward.
-void fsdp_unit_traffic(const FormulaInput& input, const UnitShape& unit,
-                       const std::vector<FlatLayout>& by_rank, int rank, Ledger& ledger) {
-  const auto element = static_cast<std::int64_t>(size_of(input.dtype));
-  const ShardLayout weights = unit_layout(*input.model, unit, by_rank, false);
-  const std::int64_t payload = weights.total() * element;
-  const std::int64_t sent = (input.world_size - 1) * weights.count(rank) * element;
-  ledger.add(Phase::kForward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
-  if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
-    ledger.add(Phase::kBackward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
+/// One reduce to every owner of something, `calls` times: all ranks but the owner send its part.
+void reduce_to_owners(const FormulaInput& input, const std::vector<std::int64_t>& elements,
+                      int calls, int rank, Ledger& ledger) {
+  for (int owner = 0; owner < input.world_size; ++owner) {
+    if (elements[owner] == 0) continue;
+    const std::int64_t payload = elements[owner] * static_cast<std::int64_t>(size_of(input.dtype));
+    ledger.add(Phase::kBackward, CollectiveKind::kReduce, calls, payload,
+               owner == rank ? 0 : payload);
   }
-  if (has_trainable(*input.model, unit)) {
+}
+
+/// One broadcast from every owner of something, `calls` times: it sends its part to all others.
+void broadcast_from_owners(const FormulaInput& input, Phase phase,
+                           const std::vector<std::int64_t>& elements, int calls, int rank,
+                           Ledger& ledger) {
+  for (int owner = 0; owner < input.world_size; ++owner) {
+    if (elements[owner] == 0) continue;
+    const std::int64_t payload = elements[owner] * static_cast<std::int64_t>(size_of(input.dtype));
+    ledger.add(phase, CollectiveKind::kBroadcast, calls, payload,
+               owner == rank ? (input.world_size - 1) * payload : 0);
+  }
+}
+
+/// Elements of the given parameters by owner; frozen ones only where asked for.
+std::vector<std::int64_t> by_owner(const FormulaInput& input, const std::vector<int>& owner,
+                                   const std::vector<int>& parameters, bool frozen_too) {
+  std::vector<std::int64_t> elements(input.world_size, 0);
+  for (int p : parameters) {
+    const ParameterShape& parameter = input.model->parameters[p];
+    if (frozen_too || parameter.requires_grad) elements[owner[p]] += parameter.numel();
+  }
+  return elements;
+}
+
+/// zero1: a bucket's gradients go to their owners once per step; zero2: a unit's, in every
+/// micro-batch. Then owners send the weights they have changed.
+void zero12_traffic(FormulaKind kind, const FormulaInput& input, int rank, Ledger& ledger) {
+  const std::vector<int> owner = partition_owners(*input.model, input.world_size);
+  if (kind == FormulaKind::kZero1) {
+    for (const Bucket& bucket :
+         plan_buckets(*input.model, input.bucket_cap_mib, input.first_bucket_mib)) {
+      reduce_to_owners(input, by_owner(input, owner, bucket.parameters, false), 1, rank, ledger);
+    }
+  } else {
+    for (const UnitShape& unit : plan_units(*input.model, input.units)) {
+      reduce_to_owners(input, by_owner(input, owner, unit.parameters, false), input.accumulation,
+                       rank, ledger);
+    }
+  }
+  std::vector<int> all(owner.size());
+  std::iota(all.begin(), all.end(), 0);
+  broadcast_from_owners(input, Phase::kOptimizer, by_owner(input, owner, all, false), 1, rank,
+                        ledger);
+}
+
+/// all_gather before forward, again before backward if resharded, reduce_scatter in backward.
+void fsdp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
+  std::vector<FlatLayout> by_rank;
+  for (int r = 0; r < input.world_size; ++r) {
+    by_rank.push_back(flatten(*input.model, keep_rows(*input.model, input.world_size, r)));
+  }
+  const auto element = static_cast<std::int64_t>(size_of(input.dtype));
+  for (const UnitShape& unit : plan_units(*input.model, input.units)) {
+    const ShardLayout weights = unit_layout(*input.model, unit, by_rank, false);
+    const std::int64_t payload = weights.total() * element;
+    const std::int64_t sent = (input.world_size - 1) * weights.count(rank) * element;
+    ledger.add(Phase::kForward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
+    if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
+      ledger.add(Phase::kBackward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
+    }
+    if (!has_trainable(*input.model, unit)) continue;
     const ShardLayout gradients = unit_layout(*input.model, unit, by_rank, true);
     ledger.add(Phase::kBackward, CollectiveKind::kReduceScatter, input.accumulation,
                gradients.total() * element, (gradients.total() - gradients.count(rank)) * element);
@@ -106,34 +165,26 @@ void fsdp_unit_traffic(const FormulaInput& input, const UnitShape& unit,
 
 /// One broadcast per owner before forward and (if resharded) before backward, one reduce per owner
 /// of something trainable.
-void zero3_unit_traffic(const FormulaInput& input, const UnitShape& unit,
-                        const std::vector<FlatLayout>& by_rank, int rank, Ledger& ledger) {
-  const auto element = static_cast<std::int64_t>(size_of(input.dtype));
-  const ShardLayout weights = unit_layout(*input.model, unit, by_rank, false);
-  const ShardLayout gradients = unit_layout(*input.model, unit, by_rank, true);
-  const bool again = gathers_again(input, unit) && reached_by_backward(*input.model, unit);
-  for (int owner = 0; owner < input.world_size; ++owner) {
-    if (weights.count(owner) > 0) {
-      const std::int64_t payload = weights.count(owner) * element;
-      const std::int64_t sent = owner == rank ? (input.world_size - 1) * payload : 0;
-      ledger.add(Phase::kForward, CollectiveKind::kBroadcast, input.accumulation, payload, sent);
-      if (again) {
-        ledger.add(Phase::kBackward, CollectiveKind::kBroadcast, input.accumulation, payload, sent);
-      }
+void zero3_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
+  const std::vector<int> owner = partition_owners(*input.model, input.world_size);
+  for (const UnitShape& unit : plan_units(*input.model, input.units)) {
+    const std::vector<std::int64_t> weights = by_owner(input, owner, unit.parameters, true);
+    broadcast_from_owners(input, Phase::kForward, weights, input.accumulation, rank, ledger);
+    if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
+      broadcast_from_owners(input, Phase::kBackward, weights, input.accumulation, rank, ledger);
     }
-    if (gradients.count(owner) > 0) {
-      const std::int64_t payload = gradients.count(owner) * element;
-      ledger.add(Phase::kBackward, CollectiveKind::kReduce, input.accumulation, payload,
-                 owner == rank ? 0 : payload);
-    }
+    reduce_to_owners(input, by_owner(input, owner, unit.parameters, false), input.accumulation,
+                     rank, ledger);
   }
 }
 
-/// What each rank keeps under this kind.
+/// Which weights each rank keeps between steps under this kind.
 std::vector<Range> kept_by(FormulaKind kind, const FormulaInput& input, int rank) {
   switch (kind) {
     case FormulaKind::kSingle:
     case FormulaKind::kDdp:
+    case FormulaKind::kZero1:
+    case FormulaKind::kZero2:
       return keep_all(*input.model);
     case FormulaKind::kZero3:
       return keep_owned(*input.model, partition_owners(*input.model, input.world_size), rank);
@@ -155,29 +206,35 @@ void check(const FormulaInput& input, int rank) {
 std::vector<FormulaTraffic> formula_traffic(FormulaKind kind, const FormulaInput& input, int rank) {
   check(input, rank);
   Ledger ledger;
-  if (kind == FormulaKind::kDdp) ddp_traffic(input, rank, ledger);
-  if (kind == FormulaKind::kFsdp || kind == FormulaKind::kZero3) {
-    std::vector<FlatLayout> by_rank;
-    for (int r = 0; r < input.world_size; ++r) {
-      by_rank.push_back(flatten(*input.model, kept_by(kind, input, r)));
-    }
-    for (const UnitShape& unit : plan_units(*input.model, input.units)) {
-      if (kind == FormulaKind::kFsdp) {
-        fsdp_unit_traffic(input, unit, by_rank, rank, ledger);
-      } else {
-        zero3_unit_traffic(input, unit, by_rank, rank, ledger);
-      }
-    }
+  switch (kind) {
+    case FormulaKind::kSingle:
+      break;
+    case FormulaKind::kDdp:
+      ddp_traffic(input, rank, ledger);
+      break;
+    case FormulaKind::kZero1:
+    case FormulaKind::kZero2:
+      zero12_traffic(kind, input, rank, ledger);
+      break;
+    case FormulaKind::kZero3:
+      zero3_traffic(input, rank, ledger);
+      break;
+    case FormulaKind::kFsdp:
+      fsdp_traffic(input, rank, ledger);
+      break;
   }
   return ledger.take();
 }
 
 FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int rank) {
   check(input, rank);
-  const FlatLayout flat = flatten(*input.model, kept_by(kind, input, rank));
-  const std::int64_t trainable = flat.trainable_elements;
-  std::int64_t grad_extent = flat.trainable_extent;
-  if (kind == FormulaKind::kDdp) {
+  const FlatLayout weights = flatten(*input.model, kept_by(kind, input, rank));
+  const bool owners = kind == FormulaKind::kZero1 || kind == FormulaKind::kZero2;
+  const FlatLayout owned =
+      owners ? flatten(*input.model, kept_by(FormulaKind::kZero3, input, rank)) : weights;
+  const FlatLayout& gradients = kind == FormulaKind::kZero1 ? weights : owned;
+  std::int64_t grad_extent = gradients.trainable_extent;
+  if (kind == FormulaKind::kDdp || kind == FormulaKind::kZero1) {
     grad_extent = 0;
     for (const Bucket& bucket :
          plan_buckets(*input.model, input.bucket_cap_mib, input.first_bucket_mib)) {
@@ -185,11 +242,12 @@ FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int ra
     }
   }
   FormulaMemory memory;
-  memory.param = flat.elements * kMasterBytes;
-  memory.grad = trainable * kMasterBytes;
-  memory.optimizer = input.optimizer_moments * trainable * kMasterBytes;
-  memory.padding = kMasterBytes * (flat.extent - flat.elements + grad_extent - trainable +
-                                   input.optimizer_moments * (flat.trainable_extent - trainable));
+  memory.param = weights.elements * kMasterBytes;
+  memory.grad = gradients.trainable_elements * kMasterBytes;
+  memory.optimizer = input.optimizer_moments * owned.trainable_elements * kMasterBytes;
+  memory.padding = kMasterBytes *
+                   (weights.extent - weights.elements + grad_extent - gradients.trainable_elements +
+                    input.optimizer_moments * (owned.trainable_extent - owned.trainable_elements));
   return memory;
 }
 

@@ -12,7 +12,7 @@
 namespace shardbench::sharding {
 
 /// Which family of closed forms describes a strategy.
-enum class FormulaKind { kSingle, kDdp, kZero3, kFsdp };
+enum class FormulaKind { kSingle, kDdp, kZero1, kZero2, kZero3, kFsdp };
 
 /// What the closed forms read: model shapes, W, dtypes and run options; never calls.
 struct FormulaInput {

@@ -48,4 +48,17 @@ Range slice_of(std::int64_t count, int world_size, int rank, std::int64_t multip
   return {std::min(count, step * rank), std::min(count, step * (rank + 1))};
 }
 
+std::vector<SliceRun> slice_runs(std::int64_t count, int world_size) {
+  SHARDBENCH_CHECK(world_size > 0 && count >= 0, "{} items over {} ranks", count, world_size);
+  const std::int64_t part = (count + world_size - 1) / world_size;
+  const int full = part == 0 ? 0 : static_cast<int>(count / part);
+  const std::int64_t rest = part == 0 ? 0 : count % part;
+  std::vector<SliceRun> runs;
+  if (full > 0) runs.push_back({0, full - 1, part});
+  if (rest > 0) runs.push_back({full, full, rest});
+  const int used = full + (rest > 0 ? 1 : 0);
+  if (used < world_size) runs.push_back({used, world_size - 1, 0});
+  return runs;
+}
+
 }  // namespace shardbench::sharding

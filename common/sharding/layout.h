@@ -65,4 +65,17 @@ struct Range {
 /// `multiple`; the last ranks may have fewer or none. 5 over 4 gives 2,2,1,0.
 Range slice_of(std::int64_t count, int world_size, int rank, std::int64_t multiple = 1);
 
+/// Ranks [first_rank, last_rank] whose parts have `count` items each.
+struct SliceRun {
+  int first_rank = 0;
+  int last_rank = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const SliceRun&, const SliceRun&) = default;
+};
+
+/// The sizes of slice_of for all ranks, neighbours alike taken together: at most three runs (full
+/// parts, what is left, nothing), whatever the world size. 5 over 4 gives 2,2 | 1 | 0.
+std::vector<SliceRun> slice_runs(std::int64_t count, int world_size);
+
 }  // namespace shardbench::sharding

@@ -12,6 +12,8 @@ namespace shardbench::train {
 
 namespace {
 
+constexpr double kMostSlowPercent = 10'000;
+
 void require(bool ok, const char* flag, double value, const char* range) {
   if (!ok) throw UserError::format("{} {} is out of range: give {}", flag, value, range);
 }
@@ -39,12 +41,37 @@ int moments_of(const OptimizerConfig& config) {
   return config.kind == OptimizerKind::kAdamW ? 2 : 1;
 }
 
+std::string to_string(InitMode mode) {
+  switch (mode) {
+    case InitMode::kDeferred:
+      return "deferred";
+    case InitMode::kBroadcast:
+      return "broadcast";
+    case InitMode::kBroadcastTensor:
+      return "broadcast-tensor";
+  }
+  return "?";
+}
+
+InitMode parse_init(const std::string& text) {
+  for (InitMode mode : {InitMode::kDeferred, InitMode::kBroadcast, InitMode::kBroadcastTensor}) {
+    if (to_string(mode) == text) return mode;
+  }
+  throw UserError::format("--init '{}' is not known: give deferred, broadcast or broadcast-tensor",
+                          text);
+}
+
+int RunConfig::own_steps(int rank) const {
+  const bool cut = inject && inject->kind == Injection::Kind::kShort && inject->rank == rank;
+  return cut ? std::min(inject->step - 1, all_steps()) : all_steps();
+}
+
 Injection Injection::parse(const std::string& text) {
   const auto refuse = [&](const std::string& what) -> UserError {
     return UserError::format(
-        "--inject '{}': {}; give KIND@RANK,STEP,WHERE with KIND throw, kill, exit or stall and "
-        "WHERE "
-        "forward, backward or optimizer, such as kill@1,3,backward",
+        "--inject '{}': {}; give KIND@RANK,STEP,WHERE with KIND throw, kill, exit, stall or "
+        "slow:PERCENT and WHERE forward, backward or optimizer, such as kill@1,3,backward or "
+        "slow:5@0,0,forward (step 0: every step), or short@RANK,STEP,data (no data from then on)",
         text, what);
   };
   const std::size_t at = text.find('@');
@@ -53,8 +80,21 @@ Injection Injection::parse(const std::string& text) {
   if (at == std::string::npos || second == std::string::npos) throw refuse("not of that form");
 
   Injection injection;
-  const std::string kind = text.substr(0, at);
-  constexpr std::array<std::string_view, 4> kKinds = {"throw", "kill", "exit", "stall"};
+  injection.text = text;
+  std::string kind = text.substr(0, at);
+  if (const std::size_t colon = kind.find(':'); kind.rfind("slow:", 0) == 0) {
+    const char* end = text.data() + at;
+    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, injection.percent);
+    if (error != std::errc{} || rest != end || !(injection.percent > 0) ||
+        injection.percent > kMostSlowPercent) {
+      throw refuse(fmt::format("PERCENT is not a number above 0 and at most {}", kMostSlowPercent));
+    }
+    kind = "slow";
+  } else if (kind == "slow") {
+    throw refuse("slow needs a PERCENT");
+  }
+  constexpr std::array<std::string_view, 6> kKinds = {"throw", "kill", "exit",
+                                                      "stall", "slow", "short"};
   const auto* found = std::find(kKinds.begin(), kKinds.end(), kind);
   if (found == kKinds.end()) throw refuse(fmt::format("unknown kind '{}'", kind));
   injection.kind = static_cast<Kind>(found - kKinds.begin());
@@ -68,10 +108,14 @@ Injection Injection::parse(const std::string& text) {
     return value;
   };
   injection.rank = number(at + 1, first, "RANK", 0);
-  injection.step = number(first + 1, second, "STEP", 1);
+  const bool every_step_possible = injection.kind == Kind::kSlow;
+  injection.step = number(first + 1, second, "STEP", every_step_possible ? 0 : 1);
   injection.where = text.substr(second + 1);
-  if (injection.where != "forward" && injection.where != "backward" &&
-      injection.where != "optimizer") {
+  const bool known = injection.kind == Kind::kShort
+                         ? injection.where == "data"
+                         : injection.where == "forward" || injection.where == "backward" ||
+                               injection.where == "optimizer";
+  if (!known) {
     throw refuse(fmt::format("unknown place '{}'", injection.where));
   }
   return injection;

@@ -6,6 +6,7 @@
 
 #include "common/comm/link.h"
 #include "common/models/config.h"
+#include "common/ops/tuning.h"
 #include "common/sharding/unit_plan.h"
 
 namespace shardbench::train {
@@ -35,22 +36,38 @@ int moments_of(const OptimizerConfig& config);
 /// When a sharded unit's full weights are given back after forward.
 enum class Reshard { kTrue, kFalse, kAuto };  ///< kAuto: all but the root, as FSDP2 does
 
+/// How initial weights come about. Under the two that broadcast, every rank draws from a seed of
+/// its own (seed + rank) and then takes rank 0's weights and buffers.
+enum class InitMode {
+  kDeferred,         ///< each rank makes just what it keeps
+  kBroadcast,        ///< rank 0 makes the whole model and sends it at once
+  kBroadcastTensor,  ///< the same, one tensor after the other
+};
+std::string to_string(InitMode mode);  ///< as `--init` spells it
+/// Throws UserError naming the valid ones.
+InitMode parse_init(const std::string& text);
+
 /// Options that strategies read. Which of them a strategy honours is in its README.
 struct StrategyOptions {
   sharding::UnitPolicy units;
   Reshard reshard_after_forward = Reshard::kTrue;
   int forward_prefetch = 1;  ///< units gathered ahead
   int backward_prefetch = 1;
+  InitMode init = InitMode::kDeferred;
   double bucket_cap_mib = 25;
   double first_bucket_mib = 1;
 };
 
 /// `--inject KIND@rank,step,where`: a fault planted for tests and demonstrations.
 struct Injection {
-  enum class Kind { kThrow, kKill, kExit, kStall } kind = Kind::kThrow;
+  enum class Kind { kThrow, kKill, kExit, kStall, kSlow, kShort } kind = Kind::kThrow;
   int rank = 0;
-  int step = 1;                                     ///< counts from 1
-  std::string where = "forward";                    ///< a phase name
+  int step = 1;  ///< counts from 1; kSlow: 0 means every step; kShort: the first without data
+  std::string where = "forward";  ///< a phase name; kShort: "data"
+  /// kSlow (`slow:PERCENT`): how long the rank sleeps, in per cent of its previous step (its own
+  /// sleep left out; the first step has none before it). Slower, not wrong: parity must hold.
+  double percent = 0;
+  std::string text;                                 ///< as given
   static Injection parse(const std::string& text);  ///< throws UserError with the valid form
 };
 
@@ -70,6 +87,7 @@ struct RunConfig {
   std::string data;  ///< "synthetic", or a file or folder
   std::uint64_t seed = 1;
   bool deterministic = false;
+  ops::TuningTable tuning;  ///< choices that every rank and reference makes
   int threads = 1;
   std::optional<comm::LinkModel> link;
   double timeout_s = 300;
@@ -77,6 +95,11 @@ struct RunConfig {
   int eval_every = 0;  ///< `run`: steps between evaluations on held-out text; 0: none
   int eval_batches = 0;
   bool timeline = false;
+
+  /// All steps of the run, warm-up included.
+  int all_steps() const { return warmup + steps; }
+  /// How many of them the data of `rank` last: fewer than all only where `inject` cuts them short.
+  int own_steps(int rank) const;
 };
 
 }  // namespace shardbench::train

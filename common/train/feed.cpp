@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "common/ops/dropout.h"
+#include "common/ops/forward_context.h"
 
 namespace shardbench::train {
 
@@ -24,7 +24,7 @@ Batch Feed::training(std::int64_t step, int micro, int rank) const {
   Batch batch = empty_batch(config_.batch);
   sampler_.fill(step, micro, rank, batch.tokens.data_ptr<std::int64_t>(),
                 batch.targets.data_ptr<std::int64_t>());
-  set_dropout(step, sampler_.sample_index(step, micro, rank, 0), true);
+  set_context(step, sampler_.sample_index(step, micro, rank, 0), true);
   return batch;
 }
 
@@ -38,7 +38,7 @@ Batch Feed::global(std::int64_t step) const {
                     batch.targets.data_ptr<std::int64_t>() + at);
     }
   }
-  set_dropout(step, sampler_.sample_index(step, 0, 0, 0), true);
+  set_context(step, sampler_.sample_index(step, 0, 0, 0), true);
   return batch;
 }
 
@@ -53,7 +53,7 @@ Batch Feed::held_out(const data::EvaluationPlan& plan, std::int64_t round, int r
   } else {
     source_.read(data::Split::kHeldOut, 0, config_.seq, tokens, targets);
   }
-  set_dropout(0, 0, false);
+  set_context(0, 0, false);
   return batch;
 }
 
@@ -66,8 +66,8 @@ Batch Feed::empty_batch(std::int64_t rows) const {
   return {at::empty({rows, config_.seq}, options), at::empty({rows, config_.seq}, options)};
 }
 
-void Feed::set_dropout(std::int64_t step, std::int64_t first_sample, bool training) const {
-  ops::dropout_context() = {config_.seed, step, first_sample, training};
+void Feed::set_context(std::int64_t step, std::int64_t first_sample, bool training) const {
+  ops::forward_context() = {config_.seed, step, first_sample, training};
 }
 
 }  // namespace shardbench::train

@@ -7,7 +7,7 @@
 
 namespace shardbench::train {
 
-/// Token batches [rows, seq] as tensors, and the dropout context that belongs to them.
+/// Token batches [rows, seq] as tensors, and the forward context that belongs to them.
 struct Batch {
   at::Tensor tokens;
   at::Tensor targets;
@@ -18,7 +18,7 @@ class Feed {
  public:
   Feed(const RunConfig& config, const data::TokenSource& source);
 
-  /// Micro-batch `micro` of `rank` at `step` (all from 0); sets the thread's dropout context.
+  /// Micro-batch `micro` of `rank` at `step` (all from 0); sets the thread's forward context.
   Batch training(std::int64_t step, int micro, int rank) const;
   /// The whole global batch of a step: all micro-batches of all ranks, in sample order.
   Batch global(std::int64_t step) const;
@@ -30,7 +30,7 @@ class Feed {
 
  private:
   Batch empty_batch(std::int64_t rows) const;
-  void set_dropout(std::int64_t step, std::int64_t first_sample, bool training) const;
+  void set_context(std::int64_t step, std::int64_t first_sample, bool training) const;
 
   RunConfig config_;
   const data::TokenSource& source_;

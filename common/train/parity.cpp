@@ -90,6 +90,19 @@ Parity judge(const StrategyRun& run, const ReferenceResult& reference) {
       return wrong(parity, names[p], "its optimizer moments differ");
     }
   }
+  for (const RankResult& rank : run.ranks) {
+    for (std::size_t p = 0; p < rank.whole_values.size(); ++p) {
+      if (rank.whole_values[p] == reference.digests[p].value) continue;
+      return wrong(parity, names[p],
+                   fmt::format("the copy on rank {} is not what its owner has", rank.rank));
+    }
+    SHARDBENCH_CHECK_EQ(rank.buffer_digests.size(), reference.buffer_digests.size());
+    for (std::size_t b = 0; b < rank.buffer_digests.size(); ++b) {
+      if (rank.buffer_digests[b] == reference.buffer_digests[b]) continue;
+      return wrong(parity, reference.buffer_names[b],
+                   fmt::format("the buffer differs on rank {}", rank.rank));
+    }
+  }
   for (std::size_t e = 0; e < reference.evaluation_losses.size(); ++e) {
     if (!same_bits(run.ranks[0].evaluation_losses.at(e), reference.evaluation_losses[e])) {
       return wrong(parity, fmt::format("evaluation {}", e + 1), "evaluation losses differ");

@@ -7,6 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
 
 #include "common/comm/link.h"
 #include "common/comm/shm.h"
@@ -15,6 +19,7 @@
 #include "common/memory/allocator.h"
 #include "common/memory/process_memory.h"
 #include "common/models/build.h"
+#include "common/train/agree.h"
 #include "common/train/strategy.h"
 #include "common/train/trainer.h"
 
@@ -28,13 +33,22 @@ class Injector {
   Injector(const std::optional<Injection>& injection, int rank) : injection_(injection) {
     if (injection_ && injection_->rank != rank) injection_.reset();
   }
-  void set_step(std::int64_t step) { step_ = step + 1; }
+  /// `previous_ns` is the time of the step before, 0 for the first.
+  void set_step(std::int64_t step, std::int64_t previous_ns) {
+    step_ = step + 1;
+    // Without its own sleep, or the sleeps would grow.
+    unslept_ns_ = previous_ns - std::exchange(slept_ns_, 0);
+    done_ = false;
+  }
 
   void reach(Phase phase) {
-    if (!injection_ || injection_->step != step_ || injection_->where != name_of(phase)) return;
-    const Injection::Kind kind = injection_->kind;
-    injection_.reset();
-    switch (kind) {
+    if (!injection_ || done_ || injection_->where != name_of(phase)) return;
+    if (injection_->step != step_ && injection_->step != 0) return;
+    done_ = true;
+    switch (injection_->kind) {
+      case Injection::Kind::kSlow:
+        sleep();
+        break;
       case Injection::Kind::kThrow:
         throw InvariantError("fault injected by --inject throw");
       case Injection::Kind::kKill:
@@ -44,12 +58,25 @@ class Injector {
         _exit(7);
       case Injection::Kind::kStall:
         for (;;) pause();
+      case Injection::Kind::kShort:  // nothing happens here: see RunConfig::own_steps
+        break;
     }
   }
 
  private:
+  void sleep() {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(
+        std::llround(static_cast<double>(unslept_ns_) * injection_->percent / 100)));
+    slept_ns_ = std::chrono::nanoseconds(Clock::now() - start).count();
+  }
+
   std::optional<Injection> injection_;
   std::int64_t step_ = 0;
+  std::int64_t unslept_ns_ = 0;
+  std::int64_t slept_ns_ = 0;
+  bool done_ = false;  ///< in this step
 };
 
 std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config,
@@ -100,6 +127,7 @@ void report_memory(const RunConfig& config, const Strategy& strategy, MemoryRepo
 void prepare_process(const RunConfig& config) {
   at::set_num_threads(config.threads);
   memory::install_allocator();
+  ops::set_tuning(config.tuning);
   if (config.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);
@@ -124,6 +152,8 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
   const std::unique_ptr<Strategy> strategy = registry.find(config.strategy).make();
   strategy->attach({model.get(), comm.get(), config.options, config.seed, on_position});
   Trainer trainer(config, {model.get(), strategy.get(), comm.get(), &feed, on_position});
+  result.memory.init_peak = memory::tracker().peak();
+  memory::tracker().reset_peak();
   memory::tracker().record_timeline(config.timeline);
 
   const auto evaluate = [&](std::int64_t step, std::int64_t windows) {
@@ -134,9 +164,11 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
     if (!observer.evaluation) return;
     observer.evaluation(result.evaluation_steps.back(), result.evaluation_losses.back(), last);
   };
-  const std::int64_t steps = config.warmup + config.steps;
+  const AgreedSteps agreed = agree_on_steps(*comm, config.own_steps(rank));
+  result.shortest_rank = agreed.shortest_rank;
+  const std::int64_t steps = agreed.steps;
   for (std::int64_t step = 0; step < steps; ++step) {
-    injector.set_step(step);
+    injector.set_step(step, result.steps.empty() ? 0 : result.steps.back().step_ns);
     if (step == std::max(config.warmup, 1)) memory::tracker().reset_peak();
     result.steps.push_back(trainer.step(step));
     if (observer.step) observer.step(static_cast<int>(step) + 1, result.steps.back());
@@ -163,7 +195,10 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
     evaluate(steps, 0);
     report_evaluation(/*last=*/true);
   }
+  trainer.share_buffers();
   result.digests = trainer.digests();
+  result.whole_values = digest_whole(*model);
+  result.buffer_digests = digest_buffers(*model);
   result.replicated = strategy->replicated();
   for (const Parameter* p : model->parameters()) {
     if (p->requires_grad() && !trainer.ever_used()[p->index()]) {

@@ -9,7 +9,8 @@
 
 namespace shardbench::train {
 
-/// Sets this process or thread up for a run (threads, allocator, determinism) before its first
+/// Sets this process or thread up for a run (threads, allocator, determinism,
+/// choices of operations) before its first
 /// tensor; call once per forked rank.
 void prepare_process(const RunConfig& config);
 

@@ -11,7 +11,7 @@
 #include "common/optim/norm.h"
 #include "common/train/digest.h"
 #include "common/train/rank_run.h"
-#include "common/train/replicated.h"
+#include "common/train/single.h"
 #include "common/train/trainer.h"
 
 namespace shardbench::train {
@@ -34,13 +34,22 @@ class Whole {
   }
 
   Model& model() { return *model_; }
-  ReplicatedStrategy& strategy() { return strategy_; }
+  Single& strategy() { return strategy_; }
   const optim::Optimizer& optimizer() const { return *optimizer_; }
 
   /// All gradients as one flat tensor over the strategy's memory.
   at::Tensor gradients() {
     const comm::Buffer memory = strategy_.gradient_memory();
     return at::from_blob(memory.data, {memory.count}, at::TensorOptions().dtype(at::kFloat));
+  }
+
+  std::vector<at::Tensor> copy_of_buffers() const {
+    std::vector<at::Tensor> copies;
+    for (const ModuleBuffer* buffer : model_->buffers()) copies.push_back(buffer->tensor.clone());
+    return copies;
+  }
+  void restore_buffers(const std::vector<at::Tensor>& copies) {
+    for (std::size_t i = 0; i < copies.size(); ++i) model_->buffers()[i]->tensor.copy_(copies[i]);
   }
 
   /// Forward and backward of one micro-batch on top of what is there; returns the loss.
@@ -70,7 +79,7 @@ class Whole {
  private:
   std::unique_ptr<comm::Communicator> comm_;
   std::unique_ptr<Model> model_;
-  ReplicatedStrategy strategy_;
+  Single strategy_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
@@ -143,6 +152,9 @@ class ReferenceA {
                             std::vector<double>& losses) {
     at::Tensor sum;
     for (int rank = 0; rank < config_.world_size; ++rank) {
+      // Rank 0's buffers count; what the other ranks' forwards do to theirs is lost.
+      const std::vector<at::Tensor> buffers =
+          rank == 0 ? std::vector<at::Tensor>() : whole_.copy_of_buffers();
       whole_.strategy().begin_step();
       for (int micro = begin; micro < end; ++micro) {
         whole_.strategy().begin_micro_batch(micro, config_.accumulation);
@@ -151,6 +163,7 @@ class ReferenceA {
             config_.accumulation;
       }
       whole_.strategy().finish_gradients();
+      whole_.restore_buffers(buffers);
       whole_.note_used(used);
       if (rank == 0) {
         sum = whole_.gradients().clone();
@@ -166,6 +179,15 @@ class ReferenceA {
   const Feed& feed_;
   Whole whole_;
 };
+
+/// Ranks stop where the shortest one's data end.
+int steps_of_all(const RunConfig& config) {
+  int steps = config.all_steps();
+  for (int rank = 0; rank < config.world_size; ++rank) {
+    steps = std::min(steps, config.own_steps(rank));
+  }
+  return steps;
+}
 
 /// Compares the step-1 gradients of A and B tensor by tensor.
 void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b, const float* base,
@@ -205,6 +227,34 @@ double relative_distance(Whole& a, Whole& b) {
   return norm == 0 ? 0 : std::sqrt(difference / norm);
 }
 
+/// Reference B: the whole batch at once. Its step-1 gradients are compared with A's, and its
+/// parameters after the last step; takes `first_gradient` over.
+void run_reference_b(const RunConfig& config, const Feed& feed, Whole& a, at::Tensor first_gradient,
+                     comm::Job& job, ReferenceResult& result) {
+  // Reference B is compared within bounds, not bit by bit, so it may use all cores.
+  at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  Whole b(config);
+  const std::size_t parameters = a.model().parameters().size();
+  std::vector<char> used(parameters, 0);
+  const int steps = steps_of_all(config);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    b.strategy().begin_step();
+    b.strategy().begin_micro_batch(0, 1);
+    b.micro_batch(feed.global(step), 1.0);
+    b.strategy().finish_gradients();
+    used.assign(parameters, 0);
+    b.note_used(used);
+    if (step == 0) {
+      compare_gradients(b, first_gradient, b.gradients(),
+                        static_cast<const float*>(b.strategy().gradient_memory().data), result);
+      first_gradient.reset();
+    }
+    b.optimize(learning_rate(config.optimizer, step), used, b.norm(used), config.max_norm);
+    job.set_progress(0, steps + step + 1);
+  }
+  result.parameter_rel_distance = relative_distance(a, b);
+}
+
 }  // namespace
 
 ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job) {
@@ -216,7 +266,7 @@ ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
   result.digests.resize(parameters.size());
   for (const Parameter* p : parameters) result.parameter_names.push_back(p->name());
 
-  const std::int64_t steps = config.warmup + config.steps;
+  const int steps = steps_of_all(config);
   at::Tensor first_gradient;
   for (std::int64_t step = 0; step < steps; ++step) {
     result.steps.push_back(a.step(step, result, first_gradient));
@@ -230,26 +280,12 @@ ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
   }
   result.digests = std::move(digests);
 
-  // Reference B is compared within bounds, not bit by bit, so it may use all cores.
-  at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  Whole b(config);
-  std::vector<char> used(parameters.size(), 0);
-  for (std::int64_t step = 0; step < steps; ++step) {
-    b.strategy().begin_step();
-    b.strategy().begin_micro_batch(0, 1);
-    b.micro_batch(feed.global(step), 1.0);
-    b.strategy().finish_gradients();
-    used.assign(parameters.size(), 0);
-    b.note_used(used);
-    if (step == 0) {
-      compare_gradients(b, first_gradient, b.gradients(),
-                        static_cast<const float*>(b.strategy().gradient_memory().data), result);
-      first_gradient.reset();
-    }
-    b.optimize(learning_rate(config.optimizer, step), used, b.norm(used), config.max_norm);
-    job.set_progress(0, steps + step + 1);
+  result.buffer_digests = digest_buffers(a.whole().model());
+  for (const ModuleBuffer* buffer : a.whole().model().buffers()) {
+    result.buffer_names.push_back(buffer->name);
   }
-  result.parameter_rel_distance = relative_distance(a.whole(), b);
+  result.whole_batch = result.buffer_names.empty();
+  if (result.whole_batch) run_reference_b(config, feed, a.whole(), first_gradient, job, result);
   return result;
 }
 

@@ -17,6 +17,13 @@ namespace shardbench::memory {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TimelinePoint, phase, unit, live)
 }  // namespace shardbench::memory
 
+namespace shardbench::ops {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TuneKey, pass, dtype, bias, accumulate, rows, in, out)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CandidateTime, candidate, ns, right)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TunedEntry, key, chosen, times)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TuningTable, mode, entries, note)
+}  // namespace shardbench::ops
+
 namespace shardbench::train {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, loss, gradient_norm, step_ns, forward_ns,
@@ -25,14 +32,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, loss, gradient_norm, step_ns, for
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ParameterDigest, value, first_moment, second_moment,
                                    first_gradient)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryReport, peak_by_category, at_peak, between_steps, peak,
-                                   first_step_peak, peak_phase, peak_unit, padding, rss_start,
-                                   rss_peak, pss_peak)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, rank, pid, steps, evaluation_losses,
+                                   first_step_peak, init_peak, peak_phase, peak_unit, padding,
+                                   rss_start, rss_peak, pss_peak)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, rank, pid, steps, shortest_rank, evaluation_losses,
                                    evaluation_steps, memory, traffic, traffic_steady, calls,
-                                   digests, replicated, unused_parameters, timeline)
+                                   digests, replicated, whole_values, buffer_digests,
+                                   unused_parameters, timeline)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReferenceResult, steps, evaluation_losses, digests,
-                                   parameter_names, gradient_max_rel_diff, gradient_worst_tensor,
-                                   norm_rel_diff, parameter_rel_distance, gradients_close)
+                                   parameter_names, buffer_digests, buffer_names, whole_batch,
+                                   gradient_max_rel_diff, gradient_worst_tensor, norm_rel_diff,
+                                   parameter_rel_distance, gradients_close)
 
 namespace {
 
@@ -51,6 +60,10 @@ RankResult deserialize(const std::string& text) {
 std::string serialize(const ReferenceResult& result) { return to_cbor(result); }
 ReferenceResult deserialize_reference(const std::string& text) {
   return nlohmann::json::from_cbor(text).get<ReferenceResult>();
+}
+std::string serialize(const ops::TuningTable& table) { return to_cbor(table); }
+ops::TuningTable deserialize_tuning(const std::string& text) {
+  return nlohmann::json::from_cbor(text).get<ops::TuningTable>();
 }
 
 }  // namespace shardbench::train

@@ -44,6 +44,7 @@ struct MemoryReport {
   memory::CategoryBytes between_steps{};  ///< live after the last optimizer step
   std::int64_t peak = 0;                  ///< later steps
   std::int64_t first_step_peak = 0;
+  std::int64_t init_peak = 0;  ///< until weights, gradients and optimizer state were there
   Phase peak_phase = Phase::kInit;
   std::string peak_unit;
   std::int64_t padding = 0;  ///< alignment padding inside the persistent categories
@@ -57,6 +58,7 @@ struct RankResult {
   int rank = 0;
   std::int64_t pid = 0;
   std::vector<StepRecord> steps;          ///< warm-up included
+  int shortest_rank = 0;                  ///< whose data end first, when steps are missing
   std::vector<double> evaluation_losses;  ///< one per evaluation, in order
   std::vector<int> evaluation_steps;
   MemoryReport memory;
@@ -65,6 +67,10 @@ struct RankResult {
   std::vector<comm::CallRecord> calls;      ///< of the last measured step
   std::vector<ParameterDigest> digests;     ///< by parameter index
   bool replicated = true;                   ///< digests cover whole parameters on every rank
+  /// Digests of weights that this rank has whole between steps, whoever owns them; by parameter
+  /// index, empty where weights are sharded.
+  std::vector<std::uint64_t> whole_values;
+  std::vector<std::uint64_t> buffer_digests;  ///< by buffer, after all took rank 0's
   std::vector<std::string> unused_parameters;
   std::vector<memory::TimelinePoint> timeline;
 };
@@ -78,6 +84,9 @@ struct StrategyRun {
   std::vector<RankResult> ranks;
   std::optional<comm::AbortRecord> failure;
   int signal = 0;
+  /// When the ranks agreed to stop early, since one's data end: one line; else empty. config.steps
+  /// is then what was done.
+  std::string stopped_early;
 };
 
 /// The single-process references of a run.
@@ -86,6 +95,11 @@ struct ReferenceResult {
   std::vector<double> evaluation_losses;
   std::vector<ParameterDigest> digests;
   std::vector<std::string> parameter_names;
+  std::vector<std::uint64_t> buffer_digests;
+  std::vector<std::string> buffer_names;
+  /// Whether reference B ran: not for models with buffers, whose batch statistics depend on how the
+  /// batch is cut.
+  bool whole_batch = true;
   // Reference B against A.
   double gradient_max_rel_diff = 0;  ///< step 1, largest over tensors
   std::string gradient_worst_tensor;
@@ -95,6 +109,9 @@ struct ReferenceResult {
 };
 std::string serialize(const ReferenceResult& result);
 ReferenceResult deserialize_reference(const std::string& text);
+
+std::string serialize(const ops::TuningTable& table);
+ops::TuningTable deserialize_tuning(const std::string& text);
 
 /// Bounds between references A and B: relative, per tensor, and of the whole gradient's norm.
 inline constexpr double kGradientBound = 1e-5;

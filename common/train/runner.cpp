@@ -35,6 +35,39 @@ std::shared_ptr<comm::Job> make_job(int world_size, double timeout_s) {
   return comm::Job::create(options);
 }
 
+/// Makes the run's config say how many steps there really were.
+void note_early_stop(StrategyRun& run) {
+  const auto done = static_cast<int>(run.ranks[0].steps.size());
+  const int wanted = run.config.all_steps();
+  if (done == wanted) return;
+  run.config.steps = done - run.config.warmup;
+  run.stopped_early =
+      fmt::format("the data of rank {} end after {} of {} steps: all ranks stop there",
+                  run.ranks[0].shortest_rank, done, wanted);
+}
+
+/// Whether the model can take windows and micro-batches of these sizes.
+void check_feed(const RunConfig& config) {
+  const std::int64_t fixed = models::fixed_seq(config.model);
+  if (fixed > 0 && config.seq != fixed) {
+    throw UserError::format("--seq {}: a window of {} is one image; nearest: {}", config.seq,
+                            config.model.name, fixed);
+  }
+  if (config.seq > config.model.context) {
+    throw UserError::format(
+        "--seq {} is longer than the context of {}: give at most {}, or raise "
+        "--context",
+        config.seq, config.model.name, config.model.context);
+  }
+  const std::int64_t least = models::least_batch(config.model);
+  if (config.batch < least) {
+    throw UserError::format(
+        "--batch {}: the last stage of {} has one position, and statistics of one value per "
+        "channel have no variance; nearest: {} (or a larger image, or fewer layers)",
+        config.batch, config.model.name, least);
+  }
+}
+
 }  // namespace
 
 void validate(const RunConfig& config, const Registry& registry) {
@@ -70,13 +103,13 @@ void validate(const RunConfig& config, const Registry& registry) {
     throw UserError::format("--inject names step {}, but the run has {} (warm-up included)",
                             config.inject->step, config.warmup + config.steps);
   }
-  models::validate(config.model);
-  if (config.seq > config.model.context) {
-    throw UserError::format(
-        "--seq {} is longer than the context of {}: give at most {}, or raise "
-        "--context",
-        config.seq, config.model.name, config.model.context);
+  if (config.inject && config.inject->kind == Injection::Kind::kShort &&
+      config.inject->step <= config.warmup + 1) {
+    throw UserError::format("--inject leaves no step to measure: name step {} or a later one",
+                            config.warmup + 2);
   }
+  models::validate(config.model);
+  check_feed(config);
   validate(config.optimizer);
   sharding::plan_units(models::shape_of(config.model), config.options.units);
   data::open_source(config.data, config.seed, config.model.vocab)
@@ -124,6 +157,7 @@ StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
   run.signal = outcome.signal;
   if (outcome.ok) {
     for (const std::string& text : outcome.results) run.ranks.push_back(deserialize(text));
+    note_early_stop(run);
   }
   return run;
 }

@@ -41,4 +41,13 @@ struct ReferenceRun {
 ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
                            const Progress& progress = {});
 
+/// Measures the operations of this job in one forked process: runs a micro-batch for its shapes,
+/// then times what can compute them (ops::measure). Never throws for what went wrong there: the
+/// table is then the fixed rule, with a note.
+struct TuningRun {
+  ops::TuningTable table;
+  int signal = 0;
+};
+TuningRun run_tuning(const RunConfig& config);
+
 }  // namespace shardbench::train

@@ -1,7 +1,8 @@
 #include "common/train/strategy.h"
 
 #include "common/memory/tracker.h"
-#include "common/modules/init.h"
+#include "common/train/given_values.h"
+#include "common/train/initial_values.h"
 
 namespace shardbench::train {
 
@@ -9,7 +10,9 @@ void Strategy::attach(const StrategyContext& context) {
   context_ = context;
   used_.assign(context_.model->parameters().size(), 0);
   context_.model->attach(*this, context_.options.units);
+  if (context_.options.init == InitMode::kDeferred) check_given_values(model(), comm());
   allocate();
+  drop_given_values(model());
 }
 
 void Strategy::begin_step() {
@@ -40,6 +43,7 @@ void Strategy::finish_gradients() {
 }
 
 void Strategy::after_optimizer() {
+  phase_ = Phase::kOptimizer;
   values_changed();
   for (Parameter* p : model().parameters()) p->values_changed();
 }
@@ -55,14 +59,9 @@ void Strategy::enter(Phase phase, const Unit& unit) {
   if (context_.on_position) context_.on_position(phase, unit.name);
 }
 
-void initialize_pieces(const Model& model, const std::vector<sharding::FlatGroup>& groups,
-                       std::uint64_t seed, float* memory) {
-  for (const sharding::FlatGroup& group : groups) {
-    for (const sharding::Piece& piece : group.pieces) {
-      initialize(*model.parameters()[piece.parameter], seed, piece.begin, piece.count,
-                 memory + piece.offset);
-    }
-  }
+void Strategy::fill_initial_values(const sharding::FlatLayout& layout, float* memory) {
+  phase_ = Phase::kInit;
+  initialize_values(model(), layout, {options().init, seed(), &comm()}, memory);
 }
 
 }  // namespace shardbench::train

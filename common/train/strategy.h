@@ -46,7 +46,7 @@ class Strategy : public Hooks {
 
   /// What this rank's optimizer steps.
   virtual const Owned& owned() const = 0;
-  /// Whether every rank owns all of every parameter.
+  /// Whether every rank owns all of every trainable parameter.
   virtual bool replicated() const = 0;
   /// Alignment padding inside param + grad memory of this rank, bytes.
   virtual std::int64_t padding_bytes() const = 0;
@@ -71,6 +71,9 @@ class Strategy : public Hooks {
   std::uint64_t seed() const { return context_.seed; }
   int micro_batch() const { return micro_batch_; }
   bool last_micro_batch() const { return micro_batch_ + 1 == micro_batches_; }
+  /// Fills flat memory (zeroed) with the initial values of its pieces, as options().init says.
+  /// Collective.
+  void fill_initial_values(const sharding::FlatLayout& layout, float* memory);
   /// Says where the run is: for memory peaks, error messages and call tags.
   void enter(Phase phase, const Unit& unit);
   comm::CallTag tag(std::string_view label) const { return {label, phase_}; }
@@ -82,9 +85,5 @@ class Strategy : public Hooks {
   int micro_batches_ = 1;
   Phase phase_ = Phase::kForward;
 };
-
-/// Fills flat memory (which must be zeroed) with the initial values of the pieces.
-void initialize_pieces(const Model& model, const std::vector<sharding::FlatGroup>& groups,
-                       std::uint64_t seed, float* memory);
 
 }  // namespace shardbench::train

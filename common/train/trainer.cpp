@@ -11,6 +11,7 @@
 #include "common/memory/tracker.h"
 #include "common/optim/norm.h"
 #include "common/train/digest.h"
+#include "common/train/initial_values.h"
 
 namespace shardbench::train {
 
@@ -53,8 +54,8 @@ StepRecord Trainer::step(std::int64_t index) {
   for (std::size_t p = 0; p < used.size(); ++p) ever_used_[p] = ever_used_[p] || used[p];
   if (index == 0) digest_gradients();
 
-  position(Phase::kOptimizer);
   const std::int64_t optimizing = now_ns();
+  position(Phase::kOptimizer);
   float scale = 1.0f;
   if (config_.max_norm > 0) {
     record.gradient_norm = gradient_norm(used);
@@ -93,7 +94,13 @@ double Trainer::micro_batch(std::int64_t index, int micro, StepRecord& record) {
   return value;
 }
 
+void Trainer::share_buffers() {
+  position(Phase::kMetrics);
+  train::share_buffers(*parts_.model, *parts_.comm, Phase::kMetrics);
+}
+
 double Trainer::evaluate(std::int64_t max_windows) {
+  share_buffers();
   at::NoGradGuard no_grad;
   const data::EvaluationPlan plan = parts_.feed->evaluation_plan(max_windows);
   double sums[2] = {0, 0};  // loss x rows, rows
@@ -150,6 +157,27 @@ std::vector<ParameterDigest> Trainer::digests() const {
   std::vector<ParameterDigest> result =
       digest_owned(parts_.strategy->owned(), *optimizer_, first_gradients_.size());
   for (std::size_t p = 0; p < result.size(); ++p) result[p].first_gradient = first_gradients_[p];
+  return result;
+}
+
+std::vector<std::uint64_t> digest_whole(const Model& model) {
+  std::vector<std::uint64_t> result;
+  for (const Parameter* p : model.parameters()) {
+    if (!p->bound()) return {};
+    if (!p->requires_grad()) {
+      result.push_back(0);  // as in the digests of what is owned
+      continue;
+    }
+    result.push_back(digest(p->tensor().const_data_ptr<float>(), 0, p->numel()));
+  }
+  return result;
+}
+
+std::vector<std::uint64_t> digest_buffers(const Model& model) {
+  std::vector<std::uint64_t> result;
+  for (const ModuleBuffer* buffer : model.buffers()) {
+    result.push_back(digest(buffer->tensor.const_data_ptr<float>(), 0, buffer->tensor.numel()));
+  }
   return result;
 }
 

@@ -27,6 +27,8 @@ class Trainer {
 
   /// One optimizer step (from 0) over all micro-batches; the recorder holds its calls afterwards.
   StepRecord step(std::int64_t index);
+  /// Gives every rank rank 0's buffers (see ModuleBuffer).
+  void share_buffers();
   /// Mean loss over the first `max_windows` held-out windows (0: all), each counted once.
   double evaluate(std::int64_t max_windows);
 
@@ -53,6 +55,11 @@ class Trainer {
 
 /// Time during which at least one of the calls (metrics left out) was under way.
 std::int64_t union_ns(const std::vector<comm::CallRecord>& calls);
+
+/// Digest of each parameter's whole value where the parameters are usable, else nothing.
+std::vector<std::uint64_t> digest_whole(const Model& model);
+/// Digest of each buffer.
+std::vector<std::uint64_t> digest_buffers(const Model& model);
 
 /// Digests of owned values and moments, by parameter index.
 std::vector<ParameterDigest> digest_owned(const Owned& owned, const optim::Optimizer& optimizer,

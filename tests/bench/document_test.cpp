@@ -159,6 +159,46 @@ TEST(Document, ContextMergesNotesButKeepsItsOwnKeys) {
   EXPECT_EQ(doc["config"]["optimizer"]["name"], "adamw");
 }
 
+TEST(Document, SweptValuesStandWithEachResult) {
+  Request request = small_request();
+  request.strategies = {"fsdp"};
+  request.sweep.units = {sharding::UnitPolicy::parse("block"),
+                         sharding::UnitPolicy::parse("tensor")};
+  request.sweep.links = {std::nullopt, comm::LinkModel::parse("1Gbit,20us")};
+  const Json doc = document_of(request);
+  ASSERT_EQ(doc["results"].size(), 4u);
+  EXPECT_EQ(doc["config"]["sweep"]["units"], (Json{"block", "tensor"}));
+  EXPECT_EQ(doc["config"]["sweep"]["link"], (Json{"none", "1Gbit,20us"}));
+  EXPECT_EQ(doc["config"]["units"], "block");
+  const Json& last = doc["results"][3];
+  EXPECT_EQ(last["name"], "fsdp/w2/tensor/link1Gbit");
+  EXPECT_EQ(last["run_name"], last["name"]);
+  EXPECT_EQ(last["config"]["units"], "tensor");
+  EXPECT_EQ(last["config"]["link"], "1Gbit,20us");
+  EXPECT_FALSE(last["config"].contains("micro_batch"));
+  EXPECT_FALSE(document_of(small_request())["results"][0].contains("config"));
+  EXPECT_FALSE(document_of(small_request())["config"].contains("sweep"));
+}
+
+TEST(Document, CallsByUnitDtypesAndThePeaks) {
+  FakeEngine fake;
+  fake.spoil = [](train::StrategyRun& run) {
+    for (train::RankResult& rank : run.ranks) rank.memory.init_peak = 12345;
+  };
+  const Json doc = document_of(small_request(), fake);
+  const Json& fsdp = doc["results"][2];
+  EXPECT_EQ(fsdp["traffic"][0]["dtype"], "fp32");
+  ASSERT_EQ(fsdp["calls"].size(), 9u);
+  EXPECT_EQ(fsdp["calls"][1]["label"], "h.0");
+  EXPECT_EQ(fsdp["calls"][1]["kind"], "all_gather");
+  EXPECT_EQ(fsdp["memory_bytes"]["init_peak"], 12345);
+  EXPECT_EQ(fsdp["memory_bytes"]["first_step_peak"].get<std::int64_t>(),
+            fsdp["memory_bytes"]["peak"].get<std::int64_t>() + 1000);
+  EXPECT_EQ(fsdp["per_rank"][1]["init_peak_bytes"], 12345);
+  EXPECT_EQ(fsdp["per_rank"][1]["rss_start_bytes"], 100 << 20);
+  EXPECT_FALSE(document_of(small_request())["results"][0]["memory_bytes"].contains("init_peak"));
+}
+
 TEST(Document, SeveralRepetitionsAreAnAggregate) {
   Request request = small_request();
   request.repetitions = 3;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/models/config.h"
+#include "common/sharding/unit_plan.h"
 
 namespace shardbench::bench {
 namespace {
@@ -30,6 +31,29 @@ train::MemoryReport fake_memory(const sharding::FormulaMemory& formula) {
   memory.rss_peak = 200 << 20;
   memory.pss_peak = 150 << 20;
   return memory;
+}
+
+/// One call per unit, of equal size, 1 ms together; one in all where there are no units.
+void add_calls(train::RankResult& result, const sharding::FormulaTraffic& formula,
+               const train::RunConfig& config, const sharding::ModelShape& model) {
+  comm::CallRecord call;
+  call.phase = formula.phase;
+  call.kind = formula.kind;
+  if (formula.kind == comm::CollectiveKind::kAllReduce) {
+    call.label = "bucket 0";
+    call.finished_ns = 1'000'000;
+    result.calls.push_back(call);
+    return;
+  }
+  const std::vector<sharding::UnitShape> units = sharding::plan_units(model, config.options.units);
+  const auto count = static_cast<std::int64_t>(units.size());
+  for (const sharding::UnitShape& unit : units) {
+    call.label = unit.name;
+    call.payload_bytes = formula.payload_bytes / count;
+    call.algo_bytes = formula.algo_bytes / count;
+    call.finished_ns = 1'000'000 / count;
+    result.calls.push_back(call);
+  }
 }
 
 }  // namespace
@@ -64,11 +88,7 @@ train::RankResult fake_rank(const train::RunConfig& config, sharding::FormulaKin
     entry.algo_bytes = formula.algo_bytes;
     entry.wire = {formula.algo_bytes, formula.algo_bytes, 0};
     result.traffic.push_back(entry);
-    comm::CallRecord call;
-    call.phase = formula.phase;
-    call.kind = formula.kind;
-    call.finished_ns = 1'000'000;
-    result.calls.push_back(call);
+    add_calls(result, formula, config, model);
   }
   result.replicated = kind == sharding::FormulaKind::kDdp;
   return result;
@@ -79,11 +99,13 @@ Engine FakeEngine::engine() {
   made.run = [this](const train::RunConfig& config, const train::Progress& progress,
                     const train::RankObserver&) {
     log.push_back(fmt::format("{}/{}", config.strategy, config.world_size));
+    jobs.push_back(config);
     train::StrategyRun run;
     run.config = config;
     const sharding::FormulaKind kind = fake_registry().find(config.strategy).formula;
     for (int rank = 0; rank < config.world_size; ++rank) {
-      run.ranks.push_back(fake_rank(config, kind, rank, warmup_ns, step_ns));
+      const std::int64_t ns = step_ns_of ? step_ns_of(config) : step_ns;
+      run.ranks.push_back(fake_rank(config, kind, rank, warmup_ns, ns));
     }
     if (progress) progress(config.warmup + config.steps, config.warmup + config.steps);
     if (spoil) spoil(run);
@@ -94,6 +116,7 @@ Engine FakeEngine::engine() {
     const bool ranks_first = order == train::AccumulationOrder::kRanksFirst;
     log.push_back(
         fmt::format("reference/{}/{}", config.world_size, ranks_first ? "ranks" : "micro"));
+    reference_jobs.push_back(config);
     train::ReferenceRun run;
     run.result.emplace();
     run.result->gradient_max_rel_diff = 3.1e-7;
@@ -118,6 +141,16 @@ train::Registry fake_registry() {
                 "copies everywhere",
                 AccumulationOrder::kMicroBatchesFirst,
                 sharding::FormulaKind::kDdp,
+                {}});
+  registry.add({"zero1",
+                "optimizer state at owners",
+                AccumulationOrder::kMicroBatchesFirst,
+                sharding::FormulaKind::kZero1,
+                {}});
+  registry.add({"zero2",
+                "gradients and optimizer state at owners",
+                AccumulationOrder::kRanksFirst,
+                sharding::FormulaKind::kZero2,
                 {}});
   registry.add({"zero3",
                 "whole tensors at owners",

@@ -14,7 +14,10 @@ namespace shardbench::bench {
 struct FakeEngine {
   std::int64_t step_ns = 100'000'000;
   std::int64_t warmup_ns = 900'000'000;  ///< steps before the measured ones
-  std::vector<std::string> log;          ///< what ran, in order
+  std::function<std::int64_t(const train::RunConfig&)> step_ns_of;  ///< over step_ns, if given
+  std::vector<std::string> log;                                     ///< what ran, in order
+  std::vector<train::RunConfig> jobs;                               ///< of the strategies, in order
+  std::vector<train::RunConfig> reference_jobs;                     ///< of the references
 
   /// Changes a run before it is handed over: to plant errors. May be empty.
   std::function<void(train::StrategyRun&)> spoil;
@@ -25,7 +28,7 @@ struct FakeEngine {
   Engine engine();
 };
 
-/// ddp, zero3 and fsdp with their formulas; nothing that could train.
+/// ddp, zero1, zero2, zero3 and fsdp with their formulas; nothing that could train.
 train::Registry fake_registry();
 
 /// A request for a model of a few thousand parameters; W = 2, batch 4, seq 8, 2 + 10 steps.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "bench/cli/screen.h"
 #include "common/core/error.h"
 #include "tests/bench/fake_engine.h"
@@ -108,6 +111,60 @@ TEST(Flags, PrefetchSetsBothAndTheNarrowerFlagWins) {
   EXPECT_EQ(flags.options.backward_prefetch, 3);
 }
 
+TEST(Flags, ListsAreSweeps) {
+  const bench::Request request =
+      request_of({"--batch", "2,4", "--units", "block,size:10k", "--prefetch", "0,1,2", "--link",
+                  "none,10Gbit,20us,1GB/s,1ms", "--bucket-cap-mib", "0.5,25"});
+  EXPECT_EQ(request.sweep.batches, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(request.base.batch, 2);
+  ASSERT_EQ(request.sweep.units.size(), 2u);
+  EXPECT_EQ(request.sweep.units[1].min_parameters, 10'000);
+  EXPECT_EQ(request.sweep.prefetches, (std::vector<int>{0, 1, 2}));
+  ASSERT_EQ(request.sweep.links.size(), 3u);
+  EXPECT_FALSE(request.sweep.links[0].has_value());
+  EXPECT_FALSE(request.base.link.has_value());
+  EXPECT_EQ(request.sweep.links[2]->bytes_per_second, 1e9);
+  EXPECT_EQ(request.sweep.bucket_caps_mib, (std::vector<double>{0.5, 25}));
+  EXPECT_EQ(request.base.options.bucket_cap_mib, 0.5);
+  EXPECT_EQ(bench::blocks_of(request).size(), 2u * 2 * 3 * 3 * 2);
+}
+
+TEST(Flags, AListOfOneIsNoSweep) {
+  const bench::Request request =
+      request_of({"--batch", "3", "--units", "tensor", "--link", "1Gbit,20us", "--prefetch", "2",
+                  "--bucket-cap-mib", "1"});
+  EXPECT_EQ(bench::blocks_of(request).size(), 1u);
+  EXPECT_TRUE(request.sweep.links.empty());
+  ASSERT_TRUE(request.base.link.has_value());
+  EXPECT_FALSE(request_of({"--link", "none"}).base.link.has_value());
+}
+
+TEST(Flags, BadListsAreRefused) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> bad = {
+      {{"--batch", ""}, "an item is empty"},
+      {{"--batch", "2,,4"}, "an item is empty"},
+      {{"--batch", "2,02"}, "2 stands there twice"},
+      {{"--batch", "2,0"}, "--batch 0"},
+      {{"--units", "block,"}, "an item is empty"},
+      {{"--units", "size:1000,size:1k"}, "stands there twice"},
+      {{"--units", "block,blocks"}, "blocks"},
+      {{"--prefetch", "1,1"}, "twice"},
+      {{"--prefetch", "1,2", "--forward-prefetch", "0"}, "leave one of the two out"},
+      {{"--link", ""}, "an item is empty"},
+      {{"--link", "none,none"}, "none stands there twice"},
+      {{"--link", "1Gbit,20us,1000Mbit,20us"}, "1Gbit,20us stands there twice"},
+      {{"--link", "1Gbit,20us,10Gbit"}, "RATE,LATENCY"},
+      {{"--link", "1Gbit,none"}, "RATE,LATENCY"},
+      {{"--bucket-cap-mib", "1,1.0"}, "1 stands there twice"},
+      {{"--bucket-cap-mib", "0"}, "above 0"},
+      {{"--batch", "2,4", "--global-batch", "8"}, "leave one out"},
+      {{"--context", "16", "--context", "32"}, "given twice, 16 and 32"},
+  };
+  for (const auto& [args, part] : bad) {
+    EXPECT_NE(refusal(args).find(part), std::string::npos) << args[0] << ": " << refusal(args);
+  }
+}
+
 TEST(Flags, ContextIsASizeOrANote) {
   const Flags flags = parse({"--context", "64", "--context", "purpose=night run"});
   EXPECT_EQ(flags.positions, 64);
@@ -129,6 +186,73 @@ TEST(Flags, RefusalsNameWhatIsValid) {
   EXPECT_NE(refusal({"--global-batch", "5"}).find("nearest: 4 or 6"), std::string::npos);
 }
 
+TEST(Flags, SizesOfALlama) {
+  const models::ModelConfig model = request_of({"--model", "llama-nano", "--heads", "8",
+                                                "--kv-heads", "4", "--feed-forward", "100"})
+                                        .base.model;
+  EXPECT_EQ(model.family, models::Family::kLlama);
+  EXPECT_EQ(model.heads, 8);
+  EXPECT_EQ(model.kv_heads, 4);
+  EXPECT_EQ(model.feed_forward, 100);
+  EXPECT_EQ(model.hidden, 384);
+}
+
+TEST(Flags, AFileGivesTheModelAndFlagsGoOverIt) {
+  const std::string path = ::testing::TempDir() + "flags_test_model.json";
+  std::ofstream(path) << R"({"base": "gpt2", "layers": 3, "hidden": 96, "dropout": 0.2})";
+  const models::ModelConfig model = request_of({"--model", path, "--layers", "5"}).base.model;
+  EXPECT_EQ(model.name, "flags_test_model");
+  EXPECT_EQ(model.layers, 5);
+  EXPECT_EQ(model.hidden, 96);
+  EXPECT_EQ(model.vocab, 50257);
+  EXPECT_EQ(model.dropout, 0.2);
+  EXPECT_EQ(request_of({"--model", path, "--dropout", "0"}).base.model.dropout, 0);
+  std::ofstream(path) << R"({"base": "gpt2", "layers": 0})";
+  EXPECT_NE(refusal({"--model", path}).find("--model: " + path + ": key layers is 0"),
+            std::string::npos);
+  std::filesystem::remove(path);
+}
+
+TEST(Flags, WithoutEffectAreRefused) {
+  const auto message = [](const char* model, const char* flag, const char* value) {
+    std::vector<std::string> args = {"--model", model, flag};
+    if (value != nullptr) args.emplace_back(value);
+    const std::string text = refusal(args);
+    EXPECT_EQ(text.rfind(flag, 0), 0u) << text;
+    EXPECT_NE(text.find(model), std::string::npos) << text;
+    return text;
+  };
+  EXPECT_NE(message("mlp", "--heads", "4").find("no effect"), std::string::npos);
+  EXPECT_NE(message("mlp", "--untied", nullptr).find("no effect"), std::string::npos);
+  EXPECT_NE(message("llama-nano", "--dropout", "0.1").find("no effect"), std::string::npos);
+  EXPECT_NE(message("gpt2-nano", "--kv-heads", "2").find("family gpt2"), std::string::npos);
+  EXPECT_NE(message("gpt2-nano", "--feed-forward", "2").find("layers, heads"), std::string::npos);
+  EXPECT_EQ(refusal({"--model", "mlp", "--dropout", "0.1"}), "accepted");
+  EXPECT_EQ(refusal({"--model", "llama-nano", "--untied"}), "accepted");
+}
+
+TEST(Flags, TooLargeSizesNameTheFlag) {
+  EXPECT_THROW(request_of({"--layers", "16385"}), UserError);
+  EXPECT_NE(refusal({"--layers", "99999"}).find("--layers 99999"), std::string::npos);
+  EXPECT_NE(refusal({"--hidden", "1048577"}).find("nearest: 1048576"), std::string::npos);
+  EXPECT_NE(refusal({"--context", "99999999"}).find("--context 99999999"), std::string::npos);
+  EXPECT_NE(refusal({"--model", "llama-nano", "--kv-heads", "99999"}).find("--kv-heads 99999"),
+            std::string::npos);
+}
+
+TEST(Flags, AutotuneMeasuresUnlessBitsMustRepeat) {
+  const auto mode = [](std::vector<std::string> args) {
+    return request_of(std::move(args)).base.tuning.mode;
+  };
+  EXPECT_EQ(mode({}), ops::TuneMode::kOn);
+  EXPECT_EQ(mode({"--autotune", "fixed"}), ops::TuneMode::kFixed);
+  EXPECT_EQ(mode({"--autotune", "off"}), ops::TuneMode::kOff);
+  EXPECT_EQ(mode({"--deterministic"}), ops::TuneMode::kFixed);
+  EXPECT_EQ(mode({"--deterministic", "--autotune", "off"}), ops::TuneMode::kOff);
+  EXPECT_EQ(refusal({"--deterministic", "--autotune", "on"}).find("--autotune on: "), 0u);
+  EXPECT_EQ(refusal({"--autotune", "maybe"}).find("--autotune"), 0u);
+}
+
 TEST(Flags, UnknownStrategyNamesTheKnown) {
   Flags flags;
   flags.strategies = {"ddp", "zero9"};
@@ -137,7 +261,7 @@ TEST(Flags, UnknownStrategyNamesTheKnown) {
     make_request(flags, bench::fake_registry(), "x");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("ddp, zero3, fsdp"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("ddp, zero1, zero2, zero3, fsdp"), std::string::npos)
         << error.what();
   }
 }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "bench/compare/request.h"
 #include "bench/compare/traffic.h"
 #include "common/core/error.h"
@@ -185,6 +187,59 @@ TEST(Row, UnsteadyTrafficFails) {
             "rank 1: measured steps sent different amounts");
 }
 
+TEST(Row, BytesOfEveryRepetitionAreCompared) {
+  const train::StrategyRun good = fake_run("fsdp", 2);
+  train::StrategyRun bad = good;
+  bad.ranks[1].traffic[0].algo_bytes += 4;
+  train::Parity verdict;
+  verdict.ok = true;
+  const sharding::ModelShape model = models::shape_of(good.config.model);
+  for (const auto& [runs, where] :
+       {std::pair{std::vector{bad, good, good}, "repetition 1, rank 1 forward all_gather"},
+        {std::vector{good, bad, good}, "repetition 2, rank 1 forward all_gather"},
+        {std::vector{good, good, bad}, "repetition 3, rank 1 forward all_gather"}}) {
+    const Row row = make_row(runs, {verdict, verdict, verdict}, {}, FormulaKind::kFsdp, model);
+    EXPECT_EQ(row.traffic_error.rfind(where, 0), 0u) << row.traffic_error;
+    EXPECT_EQ(exit_code(row), 1);
+  }
+}
+
+TEST(Row, CallsAreAddedUpByUnitAndMeanOverRanks) {
+  train::StrategyRun run = fake_run("fsdp", 2);
+  for (comm::CallRecord& call : run.ranks[1].calls) call.algo_bytes += 2;
+  const Row row = row_of(run, FormulaKind::kFsdp);
+  // Gather twice and scatter, for the root and two blocks.
+  ASSERT_EQ(row.call_totals.size(), 9u);
+  EXPECT_EQ(row.call_totals[0].label, "root");
+  EXPECT_EQ(row.call_totals[0].calls, 1);
+  EXPECT_EQ(row.call_totals[0].algo_bytes, run.ranks[0].calls[0].algo_bytes + 1);
+  EXPECT_NEAR(row.kind_ns(Phase::kBackward, comm::CollectiveKind::kReduceScatter), 1e6, 3);
+  EXPECT_EQ(row.traffic[0].dtype, "fp32");
+}
+
+TEST(Row, TheFirstLossThatIsNoNumber) {
+  train::StrategyRun run = fake_run("ddp", 2);
+  EXPECT_EQ(row_of(run, FormulaKind::kDdp).first_bad_loss(), 0);
+  run.ranks[0].steps[7].loss = std::nan("");
+  run.ranks[0].steps[9].loss = std::nan("");
+  EXPECT_EQ(row_of(run, FormulaKind::kDdp).first_bad_loss(), 8);
+}
+
+TEST(Row, WhoCutsWhat) {
+  Row row;
+  const auto cuts = [&](FormulaKind kind) {
+    row.formula = kind;
+    return std::vector<bool>{row.shards_anything(), row.shards_gradients(), row.shards_parameters(),
+                             row.has_owners()};
+  };
+  EXPECT_EQ(cuts(FormulaKind::kSingle), (std::vector<bool>{false, false, false, false}));
+  EXPECT_EQ(cuts(FormulaKind::kDdp), (std::vector<bool>{false, false, false, false}));
+  EXPECT_EQ(cuts(FormulaKind::kZero1), (std::vector<bool>{true, false, false, true}));
+  EXPECT_EQ(cuts(FormulaKind::kZero2), (std::vector<bool>{true, true, false, true}));
+  EXPECT_EQ(cuts(FormulaKind::kZero3), (std::vector<bool>{true, true, true, true}));
+  EXPECT_EQ(cuts(FormulaKind::kFsdp), (std::vector<bool>{true, true, true, false}));
+}
+
 TEST(Row, OverlapIsWhatComputeHides) {
   train::StrategyRun run = fake_run("fsdp", 2);
   for (train::StepRecord& step : run.ranks[0].steps) {
@@ -210,6 +265,40 @@ TEST(DescribeFailure, NamesRankPhaseUnitAndCollective) {
   record = {};
   record.reason = comm::AbortRecord::Reason::kTimeout;
   EXPECT_EQ(describe(record), "the job timed out in init");
+}
+
+// Messages repeat where the rank was, since they are also shown alone.
+TEST(DescribeFailure, SaysNothingTwice) {
+  comm::AbortRecord record;
+  record.rank = 1;
+  record.phase = Phase::kBackward;
+  record.unit = "h.3";
+  record.collective = "reduce_scatter";
+  record.sequence = 17;
+  record.reason = comm::AbortRecord::Reason::kLost;
+  const std::string head = "rank 1 was lost in backward, unit h.3, reduce_scatter (call 17): ";
+  record.message =
+      "rank 1 (phase backward, unit 'h.3', in reduce_scatter #17) was killed by signal 9 (Killed)";
+  EXPECT_EQ(describe(record), head + "killed by signal 9 (Killed)");
+  record.message =
+      "rank 1 ended without taking part in reduce_scatter #17 'h.3' (phase backward), for which "
+      "rank 0 waits";
+  EXPECT_EQ(describe(record), head + "ended without taking part in it, for which rank 0 waits");
+  // A call of another unit, and what the rank does instead, are news.
+  record.message =
+      "rank 1 ended without taking part in reduce_scatter #17 'h.4' (phase backward), for which "
+      "rank 0 waits";
+  EXPECT_EQ(describe(record),
+            head +
+                "ended without taking part in reduce_scatter #17 'h.4' (phase backward), for "
+                "which rank 0 waits");
+  record.reason = comm::AbortRecord::Reason::kTimeout;
+  record.message =
+      "reduce_scatter #17 'h.3' (phase backward): rank 0 waited 5 s for rank 1 (phase backward, "
+      "unit 'h.3', outside any collective, last call #16)";
+  EXPECT_EQ(describe(record),
+            "rank 1 timed out in backward, unit h.3, reduce_scatter (call 17): rank 0 waited 5 s "
+            "for rank 1 (outside any collective, last call #16)");
 }
 
 }  // namespace

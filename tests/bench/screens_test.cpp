@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
+#include <map>
 #include <sstream>
 
+#include "bench/compare/cells.h"
 #include "bench/compare/plain_words.h"
 #include "tests/bench/fake_engine.h"
 
@@ -16,6 +20,10 @@ Comparison small(int world_size, FakeEngine fake = {}) {
   Request request = small_request();
   request.worlds = {world_size};
   return compare(request, fake_registry(), fake.engine());
+}
+
+std::string brief_text(const Comparison& comparison) {
+  return brief_section(comparison, comparison.blocks[0]).table.render();
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -35,6 +43,8 @@ TEST(ContextLine, SaysWhatWasCompared) {
   EXPECT_EQ(context_line(request, model, {1, 2}),
             "tiny: 1,598,464 params, W=1,2, global batch 16 x 2 micro-batches, seq 8, fp32, units "
             "block, shm (W=1: local), no link");
+  request.base.options.init = train::InitMode::kBroadcast;
+  EXPECT_TRUE(context_line(request, model, {2}).ends_with("no link, init broadcast"));
 }
 
 // P = 1,598,464: states 16P = 24.39 MiB, weights 6.098 MiB, f = 1/2.
@@ -46,12 +56,12 @@ TEST(BriefTable, DefaultScreen) {
       "ddp      100.0 0.0   640   24.39 28.39  1.00  6.098  1.00 yes     2  5.000    1.00     yes",
       "zero3    100.0 0.0   640   12.25 16.25  0.57  9.146  1.50 yes    18  5.000    1.00     yes",
       "fsdp     100.0 0.0   640   12.20 16.20  0.57  9.146  1.50 yes     9  5.000    1.00     yes"};
-  EXPECT_EQ(lines_of(brief_table(comparison, comparison.blocks[0])), expected);
+  EXPECT_EQ(lines_of(brief_text(comparison)), expected);
 }
 
 TEST(BriefTable, OneRankSendsNothingAndSaysSoWithADash) {
   const Comparison comparison = small(1);
-  const std::vector<std::string> lines = lines_of(brief_table(comparison, comparison.blocks[0]));
+  const std::vector<std::string> lines = lines_of(brief_text(comparison));
   ASSERT_EQ(lines.size(), 5u);
   std::istringstream cells(lines[4]);
   const std::vector<std::string> row{std::istream_iterator<std::string>(cells), {}};
@@ -63,7 +73,7 @@ TEST(BriefTable, LargeRatesAreCutToThousands) {
   FakeEngine fake;
   fake.step_ns = 100'000;
   const Comparison comparison = small(2, fake);
-  const std::string text = brief_table(comparison, comparison.blocks[0]);
+  const std::string text = brief_text(comparison);
   EXPECT_NE(text.find("  640k "), std::string::npos) << text;
 }
 
@@ -76,10 +86,11 @@ TEST(BriefTable, AWrongRowHasNoTimeAndNamesTheTensor) {
     parity.detail = "its gradient of step 1 differs";
   };
   const Comparison comparison = small(2, fake);
-  const std::vector<std::string> lines = lines_of(brief_table(comparison, comparison.blocks[0]));
+  const std::vector<std::string> lines = lines_of(brief_text(comparison));
   EXPECT_EQ(lines.back(), "fsdp     WRONG h.0.attn.qkv.weight: its gradient of step 1 differs");
-  for (const std::string& table : {full_table(comparison), memory_table(comparison),
-                                   traffic_table(comparison), time_table(comparison)}) {
+  for (const std::string& table :
+       {full_section(comparison).table.render(), memory_section(comparison).table.render(),
+        traffic_section(comparison).table.render(), time_section(comparison).table.render()}) {
     EXPECT_NE(table.find("WRONG h.0.attn.qkv.weight"), std::string::npos) << table;
   }
   const std::string words = plain_words(comparison, {});
@@ -97,10 +108,10 @@ TEST(BriefTable, AFailedBaselineLeavesRatiosOut) {
     run.failure->message = std::string(200, 'x');
   };
   const Comparison comparison = small(2, fake);
-  const std::vector<std::string> lines = lines_of(brief_table(comparison, comparison.blocks[0]));
+  const std::vector<std::string> lines = lines_of(brief_text(comparison));
   EXPECT_EQ(lines[2].rfind("ddp      FAILED rank 0 failed in init: xxx", 0), 0u) << lines[2];
   EXPECT_LE(lines[2].size(), 90u);
-  EXPECT_EQ(ratio_to(1, 0), "-");
+  EXPECT_EQ(ratio_to_cell(1, 0).text, "-");
   EXPECT_NE(lines[3].find("16.25     -"), std::string::npos) << lines[3];
 }
 
@@ -110,7 +121,7 @@ TEST(BriefTable, BytesUnlikeTheFormulaSayNo) {
     if (run.config.strategy == "zero3") run.ranks[1].traffic[0].wire.sent += 64;
   };
   const Comparison comparison = small(2, fake);
-  const std::vector<std::string> lines = lines_of(brief_table(comparison, comparison.blocks[0]));
+  const std::vector<std::string> lines = lines_of(brief_text(comparison));
   EXPECT_NE(lines[3].find(" NO "), std::string::npos) << lines[3];
   EXPECT_NE(plain_words(comparison, {}).find("zero3 W=2: rank 1 forward broadcast: calls say"),
             std::string::npos);
@@ -169,6 +180,55 @@ TEST(PlainWords, SgdWithMomentumKeepsTwelveBytes) {
       << words;
 }
 
+TEST(PlainWords, FiveStrategiesAndWhatEachCuts) {
+  Request request = small_request();
+  request.strategies = {"ddp", "zero1", "zero2", "zero3", "fsdp"};
+  request.worlds = {4};
+  FakeEngine fake;
+  const Comparison comparison = compare(request, fake_registry(), fake.engine());
+  std::map<std::string, std::string> words;
+  for (const Paragraph& paragraph : paragraphs(comparison, {})) {
+    words[paragraph.topic] = paragraph.text;
+  }
+  // 8P + 8P/W and 4P + 12P/W bytes at W = 4.
+  for (const char* part : {"ddp 16 (", "zero1 10 (", "zero2 7 (", "zero3 4 (", "fsdp 4 (",
+                           "Of the three, ddp cuts nothing, zero1 cuts optimizer state, zero2 cuts "
+                           "gradients and optimizer state, zero3 and fsdp cut all three."}) {
+    EXPECT_NE(words["Memory"].find(part), std::string::npos) << words["Memory"];
+  }
+  EXPECT_NE(words["Traffic"].find("ddp, zero1 and zero2 2.00f, zero3 and fsdp 3.00f"),
+            std::string::npos)
+      << words["Traffic"];
+  EXPECT_NE(words["Balance"].find("owners under zero1, zero2 and zero3 keep whole tensors"),
+            std::string::npos)
+      << words["Balance"];
+}
+
+TEST(PlainWords, LossesThatAreNoNumbersAreCalledOut) {
+  FakeEngine fake;
+  fake.spoil = [](train::StrategyRun& run) {
+    for (train::RankResult& rank : run.ranks) {
+      for (std::size_t s = 3; s < rank.steps.size(); ++s) rank.steps[s].loss = std::nan("");
+    }
+  };
+  const std::string text = paragraphs(small(2, fake), {}).front().text;
+  EXPECT_EQ(text.rfind("The loss became NaN at step 4: the rows are still compared", 0), 0u)
+      << text;
+  fake.spoil = [](train::StrategyRun& run) {
+    if (run.config.strategy != "fsdp") return;
+    run.ranks[0].steps[5].loss = std::numeric_limits<double>::infinity();
+  };
+  EXPECT_NE(paragraphs(small(2, fake), {}).front().text.find("infinite at step 6 of fsdp"),
+            std::string::npos);
+}
+
+TEST(PlainWords, WithoutAWholeBatchReferenceItSaysSo) {
+  FakeEngine fake;
+  fake.spoil_reference = [](train::ReferenceRun& run) { run.result->whole_batch = false; };
+  const std::string text = paragraphs(small(2, fake), {}).front().text;
+  EXPECT_NE(text.find("the whole batch at once is no reference here"), std::string::npos) << text;
+}
+
 TEST(PlainWords, KeptAfterForwardSendsTwice) {
   Request request = small_request();
   request.base.options.reshard_after_forward = train::Reshard::kFalse;
@@ -186,7 +246,7 @@ TEST(PlainWords, NothingRightLeavesOnlyTheResult) {
 }
 
 TEST(FullTable, RanksThatDifferGetMinMeanMax) {
-  const std::string text = full_table(small(3));
+  const std::string text = full_section(small(3)).table.render();
   const std::vector<std::string> lines = lines_of(text);
   // zero3 differs between ranks at W = 3, ddp does not.
   ASSERT_GE(lines.size(), 7u) << text;
@@ -199,19 +259,28 @@ TEST(FullTable, RanksThatDifferGetMinMeanMax) {
 }
 
 TEST(MemoryTable, PartsSumToThePeakAndTheFormulaMatches) {
-  const std::string text = memory_table(small(2));
+  const std::string text = memory_section(small(2)).table.render();
   const std::vector<std::string> lines = lines_of(text);
   ASSERT_EQ(lines.size(), 8u) << text;  // zero3 has min, mean and max
-  EXPECT_EQ(lines[1],
-            "strategy W  param  grad optim gathered ungrad   act  comm other  peak  at             "
-            "   states formula  diff padding");
+  EXPECT_EQ(
+      lines[1],
+      "strategy W  param  grad optim gathered ungrad   act  comm other  peak  at           step "
+      "1       states formula  diff padding      rss   pss");
   EXPECT_EQ(lines[2],
-            "ddp      2  6.098 6.098 12.20    0.000  0.000 3.000 0.000 1.000 28.39  backward/h.1   "
-            "    24.39   24.39     0       0");
+            "ddp      2  6.098 6.098 12.20    0.000  0.000 3.000 0.000 1.000 28.39  backward/h.1  "
+            "28.39        24.39   24.39     0       0    200.0 150.0");
+  FakeEngine fake;
+  fake.spoil = [](train::StrategyRun& run) {
+    for (train::RankResult& rank : run.ranks) rank.memory.init_peak = 5 << 20;
+  };
+  const std::vector<std::string> with_init =
+      lines_of(memory_section(small(2, fake)).table.render());
+  EXPECT_NE(with_init[1].find("step 1  init "), std::string::npos) << with_init[1];
+  EXPECT_NE(with_init[2].find(" 28.39 5.000 "), std::string::npos) << with_init[2];
 }
 
 TEST(TrafficTable, PerPhaseAndKindWithTotals) {
-  const std::vector<std::string> lines = lines_of(traffic_table(small(2)));
+  const std::vector<std::string> lines = lines_of(traffic_section(small(2)).table.render());
   std::string all;
   for (const std::string& line : lines) all += line + "\n";
   for (const char* start : {"ddp      2 backward all_reduce ", "zero3    2 forward  broadcast ",
@@ -227,11 +296,11 @@ TEST(TrafficTable, PerPhaseAndKindWithTotals) {
       lines[2],
       "ddp      2 backward all_reduce         2  3.049                     6.098 6.098   6.098 "
       "       0   6.394");
-  EXPECT_NE(traffic_table(small(1)).find("nothing sent"), std::string::npos);
+  EXPECT_NE(traffic_section(small(1)).table.render().find("nothing sent"), std::string::npos);
 }
 
 TEST(TimeTable, OverlapIsWhatIsHidden) {
-  const std::vector<std::string> lines = lines_of(time_table(small(2)));
+  const std::vector<std::string> lines = lines_of(time_section(small(2)).table.render());
   EXPECT_EQ(lines[2],
             "ddp      2  100.0 100.0 100.0 30.00 60.00 10.00       20.00   15.00   5.000       75");
 }
@@ -242,14 +311,16 @@ TEST(RenderTable, OneBlockPerWorldSize) {
   FakeEngine fake;
   const std::string text =
       render_table(TableKind::kBrief, compare(request, fake_registry(), fake.engine()));
-  EXPECT_NE(text.find("\nW = 1\n"), std::string::npos);
-  EXPECT_NE(text.find("\nW = 2\n"), std::string::npos);
+  EXPECT_NE(text.find("\nW=1\n"), std::string::npos);
+  EXPECT_NE(text.find("\nW=2\n"), std::string::npos);
   EXPECT_EQ(text.rfind("tiny: ", 0), 0u);
 }
 
 TEST(TableKindOf, KnowsItsNames) {
   EXPECT_EQ(table_kind("traffic"), TableKind::kTraffic);
-  EXPECT_FALSE(table_kind("units").has_value());
+  EXPECT_EQ(table_kind("pareto"), TableKind::kPareto);
+  EXPECT_FALSE(table_kind("wide").has_value());
+  EXPECT_EQ(table_names().size(), 8u);
 }
 
 }  // namespace

@@ -65,6 +65,19 @@ TEST(Summarize, ManySamplesStayFinite) {
   EXPECT_NEAR(s.ci95_half, 0.98 * 70.71, 1.5);
 }
 
+// From the usual table of Student's t; 1 degree is the Cauchy distribution: tan(0.475 pi).
+TEST(StudentT, TableValues) {
+  EXPECT_NEAR(student_t_975(1), 12.706205, 1e-5);
+  EXPECT_NEAR(student_t_975(2), 4.302653, 1e-6);
+  EXPECT_NEAR(student_t_975(3), 3.182446, 1e-6);
+  EXPECT_NEAR(student_t_975(9), 2.262157, 1e-6);
+  EXPECT_NEAR(student_t_975(30), 2.042272, 1e-6);
+  EXPECT_NEAR(student_t_975(1e12), 1.959964, 1e-4);
+  EXPECT_GT(student_t_975(2.5), student_t_975(3));
+  EXPECT_LT(student_t_975(2.5), student_t_975(2));
+  EXPECT_THROW(student_t_975(0), InvariantError);
+}
+
 TEST(MedianOf, OddAndEven) {
   EXPECT_EQ(median_of({3, 1, 2}), 2);
   EXPECT_EQ(median_of({4, 1}), 2.5);

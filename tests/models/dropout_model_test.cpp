@@ -4,7 +4,7 @@
 #include <map>
 
 #include "common/models/build.h"
-#include "common/ops/dropout.h"
+#include "common/ops/forward_context.h"
 #include "tests/support/numeric.h"
 #include "tests/support/plain_hooks.h"
 
@@ -16,7 +16,7 @@ using namespace shardbench::testing;  // NOLINT
 class DropoutInModels : public ::testing::Test {
  protected:
   void SetUp() override { at::manual_seed(6); }
-  void TearDown() override { ops::dropout_context() = {}; }
+  void TearDown() override { ops::forward_context() = {}; }
 
   static ModelConfig config(double dropout) {
     return {.name = "tiny",
@@ -38,11 +38,11 @@ class DropoutInModels : public ::testing::Test {
   Step run(Model& model, PlainHooks& hooks, std::int64_t first, std::int64_t count,
            std::int64_t step = 1) {
     hooks.forget_gradients();
-    ops::dropout_context() = {.seed = 3, .step = step, .first_sample = first};
+    ops::forward_context() = {.seed = 3, .step = step, .first_sample = first};
     const at::Tensor loss =
         model(tokens_.narrow(0, first, count), targets_.narrow(0, first, count));
     // Backward must use the context of its forward, whatever is set by then.
-    ops::dropout_context() = {.seed = 99, .step = 77, .first_sample = 1000};
+    ops::forward_context() = {.seed = 99, .step = 77, .first_sample = 1000};
     loss.backward();
     Step result{loss.item<double>(), {}};
     for (Parameter* p : model.parameters()) {
@@ -106,7 +106,7 @@ TEST_F(DropoutInModels, EvaluationAndZeroAreTheIdentity) {
   at::NoGradGuard no_grad;
   const double expected = (*plain)(tokens_, targets_).item<double>();
   EXPECT_NE((*dropping)(tokens_, targets_).item<double>(), expected);
-  ops::dropout_context().training = false;
+  ops::forward_context().training = false;
   EXPECT_EQ((*dropping)(tokens_, targets_).item<double>(), expected);
 }
 

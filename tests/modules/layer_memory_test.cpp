@@ -10,6 +10,7 @@
 #include "common/modules/layers/functional.h"
 #include "common/modules/layers/layer_norm.h"
 #include "common/modules/layers/linear.h"
+#include "common/modules/layers/llama_block.h"
 #include "common/modules/layers/mlp.h"
 #include "common/modules/layers/transformer_block.h"
 #include "tests/support/numeric.h"
@@ -65,6 +66,38 @@ TEST(LayerMemory, ForwardKeepsNoMoreThanBackwardNeeds) {
   // Two norms more; the residual sums live in the branches' outputs.
   EXPECT_EQ(kept_elements<TransformerBlock>(true, kWidth, kHeads, 0.02),
             attention + 9 * out + 2 * (out + 2 * kTokens));
+}
+
+TEST(LayerMemory, LlamaKeepsNoMoreThanBackwardNeeds) {
+  constexpr std::int64_t out = kTokens * kWidth, kInner = 7, kKvHeads = 1, kSize = kWidth / kHeads;
+  const LlamaSizes sizes = {
+      .width = kWidth, .heads = kHeads, .kv_heads = kKvHeads, .feed_forward = kInner};
+  const auto rotary = std::make_shared<RotaryTable>(kSize, 10000.0);
+  EXPECT_EQ(kept_elements<RMSNorm>(true, kWidth), out + kTokens);
+  // gate, up, their product and down's output.
+  const std::int64_t mlp = 3 * kTokens * kInner + out;
+  EXPECT_EQ(kept_elements<SwiGLU>(true, kWidth, kInner, 0.02), mlp);
+  // q, k and v, turned where they are and never repeated; the output with one number per query and
+  // head; o's output.
+  const std::int64_t attention =
+      out + 2 * kTokens * kKvHeads * kSize + out + kTokens * kHeads + out;
+  EXPECT_EQ(kept_elements<GroupedQueryAttention>(true, sizes, rotary), attention);
+  EXPECT_EQ(kept_elements<LlamaBlock>(true, sizes, rotary), attention + mlp + 2 * (out + kTokens));
+  EXPECT_EQ(kept_elements<LlamaBlock>(false, sizes, rotary), out);
+}
+
+TEST(LayerMemory, TheRotaryTableIsMadeOncePerLength) {
+  RotaryTable rotary(4, 10000.0);
+  const auto other = [] {
+    return memory::tracker().live()[static_cast<std::size_t>(memory::Category::kOther)];
+  };
+  const std::int64_t before = other();
+  const void* first = rotary.at_least(5).const_data_ptr();
+  EXPECT_EQ(other() - before, 5 * 4 * 4);
+  EXPECT_EQ(rotary.at_least(3).const_data_ptr(), first);
+  EXPECT_EQ(rotary.at_least(5).const_data_ptr(), first);
+  EXPECT_EQ(rotary.at_least(9).size(0), 9);
+  EXPECT_EQ(other() - before, 9 * 4 * 4);
 }
 
 TEST(LayerMemory, WithoutGradientsOnlyTheOutputStays) {

@@ -10,21 +10,24 @@
 #include "common/memory/allocator.h"
 #include "common/modules/autograd.h"
 #include "common/modules/layers/attention.h"
+#include "common/modules/layers/batch_norm.h"
+#include "common/modules/layers/conv.h"
 #include "common/modules/layers/embedding.h"
 #include "common/modules/layers/functional.h"
 #include "common/modules/layers/layer_norm.h"
 #include "common/modules/layers/linear.h"
+#include "common/modules/layers/llama_block.h"
 #include "common/modules/layers/mlp.h"
 #include "common/modules/layers/transformer_block.h"
 #include "tests/support/numeric.h"
 #include "tests/support/plain_hooks.h"
+#include "tests/support/reference_conv.h"
+#include "tests/support/reference_llama.h"
 
 namespace shardbench {
 namespace {
 
 using namespace shardbench::testing;  // NOLINT
-using Weights = std::map<std::string, at::Tensor>;
-
 /// A layer beside the same thing in plain ATen calls.
 struct Case {
   std::string name;
@@ -59,6 +62,65 @@ at::Tensor attention_of(const at::Tensor& x, Weights& w, const std::string& at_p
 }
 at::Tensor mlp_of(const at::Tensor& x, Weights& w, const std::string& at_path) {
   return linear_of(at::gelu(linear_of(x, w, at_path + "fc."), "tanh"), w, at_path + "proj.");
+}
+
+/// Heads of queries and of keys differ, widths divide by little.
+LlamaSizes llama_sizes(std::int64_t heads, std::int64_t kv_heads, std::int64_t size, bool bias) {
+  return {.width = heads * size,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .feed_forward = 13,
+          .qkv_bias = bias};
+}
+template <typename M>
+auto make_llama(const LlamaSizes& sizes) {
+  return [sizes] {
+    return std::make_unique<M>(sizes,
+                               std::make_shared<RotaryTable>(sizes.width / sizes.heads, 10000.0));
+  };
+}
+
+void add_llama_cases(std::vector<Case>& cases) {
+  const auto x = [](at::IntArrayRef sizes) { return random(sizes, at::kFloat); };
+  cases.push_back({"rms_norm", [] { return std::make_unique<RMSNorm>(11); }, x({2, 3, 11}),
+                   [](const at::Tensor& in, Weights& w) { return rms_norm_of(in, w, ""); }});
+  cases.push_back({"swiglu", [] { return std::make_unique<SwiGLU>(6, 11, 0.02); }, x({2, 3, 6}),
+                   [](const at::Tensor& in, Weights& w) { return swiglu_of(in, w, ""); }});
+  cases.push_back(
+      {"grouped_attention", make_llama<GroupedQueryAttention>(llama_sizes(6, 2, 4, false)),
+       x({2, 7, 24}),
+       [](const at::Tensor& in, Weights& w) { return llama_attention_of(in, w, "", 6, 2); }});
+  cases.push_back(
+      {"grouped_attention_one_key_head_and_biases",
+       make_llama<GroupedQueryAttention>(llama_sizes(3, 1, 2, true)), x({3, 5, 6}),
+       [](const at::Tensor& in, Weights& w) { return llama_attention_of(in, w, "", 3, 1); }});
+  cases.push_back(
+      {"llama_block", make_llama<LlamaBlock>(llama_sizes(2, 2, 4, false)), x({2, 5, 8}),
+       [](const at::Tensor& in, Weights& w) { return llama_block_of(in, w, "", 2, 2); }});
+  cases.push_back(
+      {"llama_block_grouped", make_llama<LlamaBlock>(llama_sizes(4, 2, 6, true)), x({3, 4, 24}),
+       [](const at::Tensor& in, Weights& w) { return llama_block_of(in, w, "", 4, 2); }});
+}
+
+void add_conv_cases(std::vector<Case>& cases) {
+  const auto x = [](at::IntArrayRef sizes) { return random(sizes, at::kFloat); };
+  cases.push_back(
+      {"conv1d", [] { return std::make_unique<Conv1d>(3, 5, ConvOptions{}); }, x({2, 3, 9}),
+       [](const at::Tensor& in, Weights& w) { return conv_of(in, w["weight"], w["bias"], 1, 0); }});
+  const ConvOptions strided = {.kernel = 3, .stride = 2, .padding = 1, .bias = true};
+  cases.push_back(
+      {"conv2d", [=] { return std::make_unique<Conv2d>(3, 4, strided); }, x({2, 3, 7, 6}),
+       [](const at::Tensor& in, Weights& w) { return conv_of(in, w["weight"], w["bias"], 2, 1); }});
+  const ConvOptions plain = {.kernel = 3, .stride = 1, .padding = 1, .bias = false};
+  cases.push_back(
+      {"conv2d_one_channel", [=] { return std::make_unique<Conv2d>(1, 1, plain); }, x({1, 1, 5, 4}),
+       [](const at::Tensor& in, Weights& w) { return conv_of(in, w["weight"], {}, 1, 1); }});
+  cases.push_back(
+      {"conv3d", [=] { return std::make_unique<Conv3d>(2, 3, plain); }, x({2, 2, 4, 3, 5}),
+       [](const at::Tensor& in, Weights& w) { return conv_of(in, w["weight"], {}, 1, 1); }});
+  cases.push_back(
+      {"batch_norm", [] { return std::make_unique<BatchNorm>(5); }, x({3, 5, 4, 2}),
+       [](const at::Tensor& in, Weights& w) { return batch_norm_of(in, w["weight"], w["bias"]); }});
 }
 
 std::vector<Case> make_cases() {
@@ -99,6 +161,8 @@ std::vector<Case> make_cases() {
         const at::Tensor mid = in + attention_of(norm_of(in, w, "ln_1."), w, "attn.", 2);
         return mid + mlp_of(norm_of(mid, w, "ln_2."), w, "mlp.");
       });
+  add_llama_cases(cases);
+  add_conv_cases(cases);
   return cases;
 }
 

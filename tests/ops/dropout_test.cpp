@@ -13,13 +13,13 @@ namespace {
 
 using namespace shardbench::testing;  // NOLINT
 
-at::Tensor mask(double p, const DropoutContext& context, std::uint64_t op,
+at::Tensor mask(double p, const ForwardContext& context, std::uint64_t op,
                 at::IntArrayRef sizes = {4, 3, 101}) {
   return ops::dropout(at::ones(sizes, at::kDouble), p, context, op);
 }
 
 TEST(DropoutOp, KeepsTheRightShareAndScale) {
-  const DropoutContext context{.seed = 1, .step = 2, .first_sample = 3};
+  const ForwardContext context{.seed = 1, .step = 2, .first_sample = 3};
   for (double p : {0.1, 0.5, 0.9}) {
     const at::Tensor m = mask(p, context, 5, {8, 1000, 25});
     const at::Tensor kept = m.ne(0);
@@ -31,7 +31,7 @@ TEST(DropoutOp, KeepsTheRightShareAndScale) {
 }
 
 TEST(DropoutOp, GradientIsTheSameMask) {
-  const DropoutContext context{.seed = 9, .step = 1, .first_sample = 0};
+  const ForwardContext context{.seed = 9, .step = 1, .first_sample = 0};
   const at::Tensor x = random({2, 3, 7}), grad = random({2, 3, 7});
   const auto f = [&](const at::Tensor& p) {
     return weighted_sum(ops::dropout(p, 0.4, context, 1), grad);
@@ -41,11 +41,11 @@ TEST(DropoutOp, GradientIsTheSameMask) {
 
 TEST(DropoutOp, MasksFollowTheGlobalSampleAlone) {
   // One batch of four samples, or two ranks with two each, or four with one: the same masks.
-  const DropoutContext whole{.seed = 1, .step = 7, .first_sample = 8};
+  const ForwardContext whole{.seed = 1, .step = 7, .first_sample = 8};
   const at::Tensor all = mask(0.5, whole, 3, {4, 5, 7});
   for (std::int64_t part : {1, 2}) {
     for (std::int64_t first = 0; first < 4; first += part) {
-      const DropoutContext own{.seed = 1, .step = 7, .first_sample = 8 + first};
+      const ForwardContext own{.seed = 1, .step = 7, .first_sample = 8 + first};
       EXPECT_TRUE(mask(0.5, own, 3, {part, 5, 7}).equal(all.narrow(0, first, part)));
     }
   }
@@ -54,7 +54,7 @@ TEST(DropoutOp, MasksFollowTheGlobalSampleAlone) {
 }
 
 TEST(DropoutOp, EverythingElseChangesTheMask) {
-  const DropoutContext base{.seed = 1, .step = 2, .first_sample = 3};
+  const ForwardContext base{.seed = 1, .step = 2, .first_sample = 3};
   const at::Tensor m = mask(0.5, base, 4);
   EXPECT_TRUE(mask(0.5, base, 4).equal(m));
   const auto share_equal = [&](const at::Tensor& other) {
@@ -69,13 +69,13 @@ TEST(DropoutOp, EverythingElseChangesTheMask) {
 }
 
 TEST(DropoutOp, ContextsBelongToThreads) {
-  dropout_context() = {.seed = 5, .step = 1, .first_sample = 0};
+  forward_context() = {.seed = 5, .step = 1, .first_sample = 0};
   std::thread([] {
-    EXPECT_EQ(dropout_context().seed, 0u);
-    dropout_context().seed = 6;
+    EXPECT_EQ(forward_context().seed, 0u);
+    forward_context().seed = 6;
   }).join();
-  EXPECT_EQ(dropout_context().seed, 5u);
-  dropout_context() = {};
+  EXPECT_EQ(forward_context().seed, 5u);
+  forward_context() = {};
 }
 
 TEST(DropoutOp, PathsGiveDifferentIds) {

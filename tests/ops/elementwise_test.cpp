@@ -21,6 +21,16 @@ TEST(GeluOp, IsTheTanhForm) {
   }
 }
 
+TEST(ReluOp, IsInTheMemoryOfItsInput) {
+  const at::Tensor x = at::tensor({-2.0, -0.0, 0.0, 0.5, 3.0}, at::kDouble);
+  const at::Tensor grad = at::tensor({1.0, 2.0, 3.0, 4.0, 5.0}, at::kDouble);
+  const at::Tensor y = ops::relu(x);
+  EXPECT_EQ(y.const_data_ptr<double>(), x.const_data_ptr<double>());
+  EXPECT_TRUE(y.equal(at::tensor({0.0, 0.0, 0.0, 0.5, 3.0}, at::kDouble)));
+  EXPECT_TRUE(
+      ops::relu_backward(grad, y).equal(at::tensor({0.0, 0.0, 0.0, 4.0, 5.0}, at::kDouble)));
+}
+
 TEST(GeluOp, GradientMatchesFiniteDifferences) {
   at::manual_seed(2);
   const at::Tensor x = random({3, 1, 11}).mul(2), grad = random({3, 1, 11});

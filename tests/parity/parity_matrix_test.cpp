@@ -11,20 +11,26 @@
 namespace shardbench::testing {
 namespace {
 
+/// A small model of the family with uneven rows everywhere.
 train::RunConfig small(const std::string& model) {
   train::RunConfig config;
   config.model = models::preset(model);
+  config.model.layers = 2;
+  config.seq = 12;
   if (model == "mlp") {
-    config.model.layers = 2;
     config.model.hidden = 50;  // rows that divide by none of 3, 4, 8
+  } else if (model == "convnet") {
+    config.model.hidden = 5;
+    config.model.image = {1, 5, 6};
+    config.model.context = config.seq = 30;
   } else {
-    config.model.layers = 2;
     config.model.heads = 3;
-    config.model.hidden = 33;  // uneven everywhere, pieces need padding
+    config.model.hidden = model == "llama-nano" ? 42 : 33;  // heads of odd width need padding
     config.model.vocab = 259;
+    config.model.kv_heads = model == "llama-nano" ? 1 : 0;
+    config.model.feed_forward = model == "llama-nano" ? 55 : 0;
   }
   config.model.name = model + "-small";
-  config.seq = 12;
   config.batch = 2;
   config.warmup = 1;
   config.steps = 2;
@@ -109,6 +115,29 @@ void expect_parity(const train::RunConfig& base, const std::vector<int>& worlds)
 TEST(ParityMatrix, MlpOverWorldSizes) { expect_parity(small("mlp"), {1, 2, 3, 4, 8}); }
 
 TEST(ParityMatrix, Gpt2OverWorldSizes) { expect_parity(small("gpt2-nano"), {1, 2, 3, 4, 8}); }
+
+TEST(ParityMatrix, ConvnetOverWorldSizes) { expect_parity(small("convnet"), {1, 2, 3, 4, 8}); }
+
+TEST(ParityMatrix, LlamaOverWorldSizes) { expect_parity(small("llama-nano"), {1, 2, 3, 4, 8}); }
+
+/// Every rank draws from its own seed and must end up with rank 0's weights.
+TEST(ParityMatrix, BroadcastInitialWeights) {
+  for (const char* model : {"gpt2-nano", "convnet"}) {
+    train::RunConfig config = small(model);
+    for (train::InitMode mode : {train::InitMode::kBroadcast, train::InitMode::kBroadcastTensor}) {
+      SCOPED_TRACE(to_string(mode));
+      config.options.init = mode;
+      expect_parity(config, {1, 2, 3});
+    }
+  }
+}
+
+TEST(ParityMatrix, BatchStatisticsWithAccumulation) {
+  train::RunConfig config = small("convnet");
+  config.accumulation = 3;
+  config.max_norm = 0.5;
+  expect_parity(config, {1, 2, 3});
+}
 
 TEST(ParityMatrix, MoreWorldSizes) { expect_parity(small("mlp"), {5, 7}); }
 

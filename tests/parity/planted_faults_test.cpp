@@ -21,10 +21,10 @@ namespace {
 /// The sum over ranks where the mean belongs.
 class SumForMean : public fsdp::Fsdp {
  protected:
-  std::vector<comm::Work> reduce(train::ShardedUnit& unit, comm::ConstBuffer full,
+  std::vector<comm::Work> reduce(train::UnitGradients& unit, comm::ConstBuffer full,
                                  comm::Buffer shard, bool accumulate) override {
     std::vector<comm::Work> works;
-    works.push_back(comm().reduce_scatter(unit.gradients, full, shard, comm::ReduceOp::kSum,
+    works.push_back(comm().reduce_scatter(unit.layout, full, shard, comm::ReduceOp::kSum,
                                           accumulate, tag(unit.unit->name)));
     return works;
   }
@@ -54,8 +54,9 @@ class SecondStepFirst : public fsdp::Fsdp {
 /// One bucket never leaves.
 class DroppedBucket : public ddp::Ddp {
  protected:
-  comm::Work reduce_bucket(int index) override {
-    return index == 1 ? comm::Work() : Ddp::reduce_bucket(index);
+  std::vector<comm::Work> reduce_bucket(int index) override {
+    if (index == 1) return {};
+    return Ddp::reduce_bucket(index);
   }
 };
 
@@ -68,7 +69,7 @@ class StaleAfterEvaluation : public fsdp::Fsdp {
   }
   void after_backward(Unit& unit) override {
     if (evaluated_) {
-      reduce_if_complete(sharded(unit), /*also_unwritten=*/true);
+      gradients().reduce_if_complete(unit, /*also_unwritten=*/true);
     } else {
       Fsdp::after_backward(unit);
     }
@@ -80,7 +81,7 @@ class StaleAfterEvaluation : public fsdp::Fsdp {
  protected:
   void reduce_the_rest() override {
     if (!evaluated_) return Fsdp::reduce_the_rest();
-    reduce_unfinished();
+    gradients().finish();
   }
   void values_changed() override {
     if (!evaluated_) Fsdp::values_changed();

@@ -8,7 +8,7 @@
 #include "common/comm/shm.h"
 #include "common/models/build.h"
 #include "common/optim/optimizer.h"
-#include "common/train/replicated.h"
+#include "common/train/single.h"
 #include "tests/support/numeric.h"
 #include "tests/support/reference_gpt2.h"
 
@@ -25,7 +25,7 @@ TEST_P(Single, EqualsAtenAutogradWithTorchAdamW) {
   config.tied = GetParam();
   const auto model = models::build(config);
   const auto comm = comm::make_local();
-  train::ReplicatedStrategy strategy;
+  train::Single strategy;
   strategy.attach({model.get(), comm.get(), {}, 11, {}});
   train::OptimizerConfig settings;
   const auto optimizer = optim::make_optimizer(settings, strategy.owned());

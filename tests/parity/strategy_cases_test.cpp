@@ -10,7 +10,7 @@
 #include "common/modules/layers/embedding.h"
 #include "common/modules/layers/layer_norm.h"
 #include "common/modules/layers/linear.h"
-#include "common/train/replicated.h"
+#include "common/train/single.h"
 #include "tests/support/strategy_case.h"
 
 namespace shardbench::testing {
@@ -294,7 +294,7 @@ TEST(StrategyCases, AttachedTwiceInARow) {
     const auto local = comm::make_local();
     const auto model = build();
     for (int round = 0; round < 2; ++round) {
-      train::ReplicatedStrategy strategy;
+      train::Single strategy;
       strategy.attach({model.get(), local.get(), {}, 1, {}});
       model->detach();
       SHARDBENCH_CHECK(!model->parameters()[0]->bound());

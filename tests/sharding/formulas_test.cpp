@@ -17,8 +17,8 @@ using comm::CollectiveKind;
 using Reshard = FormulaInput::Reshard;
 using Key = std::pair<Phase, CollectiveKind>;
 
-constexpr FormulaKind kKinds[] = {FormulaKind::kSingle, FormulaKind::kDdp, FormulaKind::kZero3,
-                                  FormulaKind::kFsdp};
+constexpr FormulaKind kKinds[] = {FormulaKind::kSingle, FormulaKind::kDdp,   FormulaKind::kZero1,
+                                  FormulaKind::kZero2,  FormulaKind::kZero3, FormulaKind::kFsdp};
 
 /// One rank's calls, payload and bytes sent.
 struct Sent {
@@ -67,6 +67,31 @@ class Enumeration {
         unit_messages(unit, keeper, per_keeper, true, Phase::kBackward, scatter);
       }
     }
+    return books_;
+  }
+
+  /// Gradients bucket by bucket (or unit by unit, every time) to owners, then their weights back.
+  Books owners(const std::vector<int>& owner, bool by_bucket) {
+    const auto keeper = [&](int p, std::int64_t) { return owner[static_cast<std::size_t>(p)]; };
+    std::vector<UnitShape> groups;
+    if (by_bucket) {
+      for (const Bucket& bucket :
+           plan_buckets(model_, input_.bucket_cap_mib, input_.first_bucket_mib)) {
+        groups.push_back({"bucket", 0, bucket.parameters});
+      }
+    } else {
+      groups = plan_units(model_, input_.units);
+    }
+    for (int micro = 0; micro < (by_bucket ? 1 : input_.accumulation); ++micro) {
+      for (const UnitShape& group : groups) {
+        unit_messages(group, keeper, true, true, Phase::kBackward, CollectiveKind::kReduce);
+      }
+    }
+    UnitShape trainable{"all", 0, {}};
+    for (std::size_t p = 0; p < owner.size(); ++p) {
+      if (model_.parameters[p].requires_grad) trainable.parameters.push_back(static_cast<int>(p));
+    }
+    unit_messages(trainable, keeper, true, false, Phase::kOptimizer, CollectiveKind::kBroadcast);
     return books_;
   }
 
@@ -159,8 +184,12 @@ TEST(FormulaTraffic, EqualsMessageByMessageEnumeration) {
                 return static_cast<int>(element / shape.row_elements() / per_rank);
               },
               false);
+          const Books zero1 = Enumeration(input).owners(owner, true);
+          const Books zero2 = Enumeration(input).owners(owner, false);
           for (int rank = 0; rank < world_size; ++rank) {
             const auto r = static_cast<std::size_t>(rank);
+            EXPECT_EQ(by_key(formula_traffic(FormulaKind::kZero1, input, rank)), zero1[r]);
+            EXPECT_EQ(by_key(formula_traffic(FormulaKind::kZero2, input, rank)), zero2[r]);
             EXPECT_EQ(by_key(formula_traffic(FormulaKind::kDdp, input, rank)), ddp[r]);
             EXPECT_EQ(by_key(formula_traffic(FormulaKind::kZero3, input, rank)), zero3[r]);
             EXPECT_EQ(by_key(formula_traffic(FormulaKind::kFsdp, input, rank)), fsdp[r]);
@@ -176,7 +205,8 @@ TEST(FormulaTraffic, OneRankCallsButSendsNothing) {
   const ModelShape model = gpt_shape(2, 20, 17, 9, false);
   FormulaInput input;
   input.model = &model;
-  for (const FormulaKind kind : {FormulaKind::kDdp, FormulaKind::kZero3, FormulaKind::kFsdp}) {
+  for (const FormulaKind kind : {FormulaKind::kDdp, FormulaKind::kZero1, FormulaKind::kZero2,
+                                 FormulaKind::kZero3, FormulaKind::kFsdp}) {
     const auto traffic = formula_traffic(kind, input, 0);
     EXPECT_FALSE(traffic.empty());
     for (const FormulaTraffic& entry : traffic) {
@@ -205,7 +235,9 @@ TEST(FormulaTraffic, FrozenModelHasNoBackwardTraffic) {
     FormulaInput input;
     input.model = &model;
     input.world_size = 2;
-    EXPECT_TRUE(formula_traffic(FormulaKind::kDdp, input, 0).empty());
+    for (const FormulaKind kind : {FormulaKind::kDdp, FormulaKind::kZero1, FormulaKind::kZero2}) {
+      EXPECT_TRUE(formula_traffic(kind, input, 0).empty());
+    }
     for (const FormulaKind kind : {FormulaKind::kZero3, FormulaKind::kFsdp}) {
       for (const FormulaTraffic& entry : formula_traffic(kind, input, 0)) {
         EXPECT_EQ(entry.phase, Phase::kForward);
@@ -253,6 +285,18 @@ TEST(FormulaMemory, EqualsCountedElements) {
           EXPECT_EQ(sum.grad, trainable * 4);
           EXPECT_EQ(sum.optimizer, trainable * 4 * moments);
         }
+        for (const FormulaKind kind : {FormulaKind::kZero1, FormulaKind::kZero2}) {
+          std::int64_t grad = 0;
+          std::int64_t optimizer = 0;
+          for (int rank = 0; rank < world_size; ++rank) {
+            const FormulaMemory memory = formula_memory(kind, input, rank);
+            EXPECT_EQ(memory.param, model.parameter_count() * 4);
+            grad += memory.grad;
+            optimizer += memory.optimizer;
+          }
+          EXPECT_EQ(grad, trainable * 4 * (kind == FormulaKind::kZero1 ? world_size : 1));
+          EXPECT_EQ(optimizer, trainable * 4 * moments);
+        }
         for (const FormulaKind kind : {FormulaKind::kSingle, FormulaKind::kDdp}) {
           const FormulaMemory memory = formula_memory(kind, input, world_size - 1);
           EXPECT_EQ(memory.param, model.parameter_count() * 4);
@@ -277,6 +321,10 @@ TEST(FormulaMemory, PaddingOfKnownSizes) {
   input.world_size = 4;  // rows of a: 2,2,1,0; b: 4 rows each; c: rank 0
   EXPECT_EQ(formula_memory(FormulaKind::kFsdp, input, 0).padding, 4 * ((14 + 15) * 4 + 8));
   EXPECT_EQ(formula_memory(FormulaKind::kFsdp, input, 3).padding, 4 * 8);
+  // Owners: b at rank 0, a at rank 1, c at rank 2, nothing at rank 3; weights whole (26).
+  EXPECT_EQ(formula_memory(FormulaKind::kZero1, input, 1).padding, 4 * (26 + 26 + 2 * 11));
+  EXPECT_EQ(formula_memory(FormulaKind::kZero2, input, 1).padding, 4 * (26 + 3 * 11));
+  EXPECT_EQ(formula_memory(FormulaKind::kZero2, input, 3).padding, 4 * 26);
 }
 
 TEST(UnshardedBound, RootAndTheLargestRunOfUnits) {

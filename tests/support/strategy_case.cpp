@@ -12,7 +12,7 @@
 #include "common/memory/allocator.h"
 #include "common/optim/norm.h"
 #include "common/optim/optimizer.h"
-#include "common/train/replicated.h"
+#include "common/train/single.h"
 #include "ddp/strategy.h"
 #include "fsdp/strategy.h"
 #include "zero3/strategy.h"
@@ -112,7 +112,7 @@ class Reference {
   bool micro_batches_first_;
   std::unique_ptr<comm::Communicator> comm_;
   std::unique_ptr<Model> model_;
-  train::ReplicatedStrategy strategy_;
+  train::Single strategy_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
@@ -201,12 +201,14 @@ void run_rank(const StrategyCase& test, const train::StrategyEntry& entry,
 train::Registry all_strategies() {
   train::Registry registry;
   ddp::register_strategy(registry);
+  zero3::register_zero1(registry);
+  zero3::register_zero2(registry);
   zero3::register_strategy(registry);
   fsdp::register_strategy(registry);
   return registry;
 }
 
-std::vector<std::string> strategy_names() { return {"ddp", "zero3", "fsdp"}; }
+std::vector<std::string> strategy_names() { return {"ddp", "zero1", "zero2", "zero3", "fsdp"}; }
 
 std::string run_case(const StrategyCase& test, const std::string& strategy, int world_size) {
   const train::Registry registry = all_strategies();

@@ -16,7 +16,7 @@
 
 namespace shardbench::testing {
 
-/// ddp, zero3 and fsdp.
+/// ddp, zero1, zero2, zero3 and fsdp.
 train::Registry all_strategies();
 std::vector<std::string> strategy_names();
 

@@ -101,5 +101,23 @@ TEST(Judge, WholeBatchReferenceMustBeClose) {
   EXPECT_EQ(parity.first_tensor, "b");
 }
 
+TEST(Judge, LooksAtWholeCopiesAndBuffersOfEveryRank) {
+  Made m = made(false);
+  m.reference.buffer_names = {"mean"};
+  m.reference.buffer_digests = {5};
+  for (RankResult& rank : m.run.ranks) {
+    rank.whole_values = {10, 50};
+    rank.buffer_digests = {5};
+  }
+  EXPECT_TRUE(judge(m.run, m.reference).ok);
+  m.run.ranks[1].buffer_digests[0] = 6;
+  EXPECT_EQ(judge(m.run, m.reference).first_tensor, "mean");
+  m.run.ranks[1].whole_values[1] = 51;  // a broadcast that never came
+  const Parity parity = judge(m.run, m.reference);
+  EXPECT_FALSE(parity.ok);
+  EXPECT_EQ(parity.first_tensor, "b");
+  EXPECT_NE(parity.detail.find("rank 1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardbench::train

@@ -26,10 +26,55 @@ TEST(Injection, Parses) {
   EXPECT_EQ(injection.where, "backward");
 }
 
+TEST(Injection, SlowTakesPercentAndEveryStep) {
+  const Injection injection = Injection::parse("slow:12.5@1,0,optimizer");
+  EXPECT_EQ(injection.kind, Injection::Kind::kSlow);
+  EXPECT_EQ(injection.percent, 12.5);
+  EXPECT_EQ(injection.rank, 1);
+  EXPECT_EQ(injection.step, 0);
+  EXPECT_EQ(injection.text, "slow:12.5@1,0,optimizer");
+  EXPECT_EQ(Injection::parse("slow:5@0,3,forward").step, 3);
+}
+
+TEST(Injection, ShortNamesTheFirstStepWithoutData) {
+  const Injection injection = Injection::parse("short@1,3,data");
+  EXPECT_EQ(injection.kind, Injection::Kind::kShort);
+  EXPECT_EQ(injection.rank, 1);
+  EXPECT_EQ(injection.step, 3);
+}
+
+TEST(InitMode, NamesAreReadBack) {
+  for (InitMode mode : {InitMode::kDeferred, InitMode::kBroadcast, InitMode::kBroadcastTensor}) {
+    EXPECT_EQ(parse_init(to_string(mode)), mode);
+  }
+  EXPECT_THAT(refusal([] { parse_init("meta"); }),
+              ::testing::HasSubstr("give deferred, broadcast or broadcast-tensor"));
+}
+
 TEST(Injection, RefusesOtherForms) {
-  for (const char* text :
-       {"", "kill", "kill@1", "kill@1,2", "boom@1,2,forward", "kill@x,2,forward",
-        "kill@-1,2,forward", "kill@1,0,forward", "kill@1,2,lunch", "kill,1,2,forward"}) {
+  for (const char* text : {"",
+                           "kill",
+                           "kill@1",
+                           "kill@1,2",
+                           "boom@1,2,forward",
+                           "kill@x,2,forward",
+                           "kill@-1,2,forward",
+                           "kill@1,0,forward",
+                           "kill@1,2,lunch",
+                           "kill,1,2,forward",
+                           "slow@1,2,forward",
+                           "slow:@1,2,forward",
+                           "slow:x@1,2,forward",
+                           "slow:5x@1,2,forward",
+                           "slow:0@1,2,forward",
+                           "slow:-5@1,2,forward",
+                           "slow:nan@1,2,forward",
+                           "slow:1e9@1,2,forward",
+                           "short@1,2,forward",
+                           "short@1,0,data",
+                           "kill@1,2,data",
+                           "slow:5@1,-1,forward",
+                           "kill:5@1,2,forward"}) {
     EXPECT_THAT(refusal([&] { Injection::parse(text); }),
                 ::testing::HasSubstr("give KIND@RANK,STEP,WHERE"))
         << text;

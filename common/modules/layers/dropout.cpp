@@ -15,7 +15,7 @@ Dropout::Dropout(double p) : p_(p) {
 
 at::Tensor Dropout::forward(const Tensors& inputs) {
   const at::Tensor& x = inputs[0];
-  const ops::DropoutContext context = ops::dropout_context();
+  const ops::ForwardContext context = ops::forward_context();
   if (p_ == 0 || !context.training) return x;
   const std::uint64_t id = ops::dropout_op_id(path());
   return run_op(

@@ -4,7 +4,7 @@
 
 namespace shardbench {
 
-/// Dropout whose masks follow from ops::dropout_context() and the module's path alone. Keeps
+/// Dropout whose masks follow from ops::forward_context() and the module's path alone. Keeps
 /// nothing; with p = 0 or outside training it passes its input on, at no cost.
 class Dropout : public Module {
  public:

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "tests/cli/program/process.h"
@@ -140,13 +142,102 @@ TEST(CompareProgram, OutHoldsTheDocumentAndTablesGoToStdout) {
 }
 
 TEST(CompareProgram, EveryTableRenders) {
-  for (const char* table : {"full", "memory", "traffic", "time"}) {
+  for (const char* table : {"full", "memory", "traffic", "time", "scaling", "pareto"}) {
     const Outcome outcome = run_shardbench(
         with(small_job({"compare", "--world", "1,3", "--steps", "1", "--warmup", "1", "--quiet"}),
              {"--table", table}));
     EXPECT_EQ(outcome.exit_code, 0) << table << ": " << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("fsdp     3"));
   }
+}
+
+/// A sweep of two unit policies at two world sizes, kept in a file.
+class StoredSweep : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (std::filesystem::temp_directory_path() / "shardbench_sweep_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    path_ = folder_ + "/r.json";
+    ran_ = run_shardbench(
+        with(small_job({"compare", "--strategy", "ddp,fsdp", "--world", "1,2", "--steps", "1",
+                        "--warmup", "1", "--units", "block,tensor", "--link", "none,10Gbit,1us"}),
+             {"--out", path_.c_str(), "--table", "units"}));
+    ASSERT_EQ(ran_.exit_code, 0) << ran_.err;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Outcome shown(std::initializer_list<const char*> flags) const {
+    return run_shardbench(with({"compare", "--from", path_}, flags));
+  }
+
+  std::string folder_, path_;
+  Outcome ran_;
+};
+
+TEST_F(StoredSweep, SharesReferencesAndNamesEveryResult) {
+  EXPECT_THAT(ran_.err, HasSubstr("sweep: 18 training runs of 1 + 1 steps: 2 references, 2 "
+                                  "strategies x 8 combinations"));
+  std::ifstream stream(path_);
+  const json doc = json::parse(stream, nullptr, false);
+  ASSERT_TRUE(doc.is_object());
+  std::set<std::string> names;
+  for (const json& result : doc["results"]) names.insert(result["name"].get<std::string>());
+  EXPECT_EQ(names.size(), 16u);
+  EXPECT_TRUE(names.contains("fsdp/w2/tensor/link10Gbit"));
+}
+
+TEST_F(StoredSweep, IsShownAgainWithoutARun) {
+  EXPECT_EQ(shown({"--table", "units"}).out, ran_.out);
+  for (const char* table :
+       {"brief", "full", "memory", "traffic", "time", "units", "scaling", "pareto"}) {
+    for (const char* format : {"table", "md", "csv"}) {
+      const Outcome outcome = shown({"--table", table, "--format", format});
+      EXPECT_EQ(outcome.exit_code, 0) << table << ' ' << format << ": " << outcome.err;
+      EXPECT_THAT(outcome.out, HasSubstr("fsdp"));
+    }
+    EXPECT_THAT(shown({"--table", table, "--explain"}).out, HasSubstr("\nColumns "));
+  }
+  const Outcome page = shown({"--table", "full", "--format", "md"});
+  EXPECT_THAT(page.out, HasSubstr("- command: `./shardbench compare --strategy ddp,fsdp"));
+}
+
+TEST_F(StoredSweep, RefusesOtherFlagsOtherSchemasAndFilesCutShort) {
+  const auto refused = [&](std::initializer_list<const char*> flags, const char* part) {
+    const Outcome outcome = shown(flags);
+    EXPECT_EQ(outcome.exit_code, 2) << part;
+    EXPECT_THAT(outcome.err, HasSubstr(part));
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  };
+  refused({"--world", "2"}, "leave --world out");
+  refused({"--format", "json"}, "JSON already");
+  refused({"--explain", "--format", "csv"}, "do not fit into csv");
+  std::ifstream stream(path_);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::ofstream(path_) << text.substr(0, text.size() / 2);
+  refused({}, "cut short");
+  const std::string schema = "\"schema_version\": 1";
+  text.replace(text.find(schema), schema.size(), "\"schema_version\": 7");
+  std::ofstream(path_) << text;
+  refused({}, "schema 7");
+}
+
+TEST(CompareProgram, FiveStrategiesAreRight) {
+  const json doc = document_of(small_job({"compare", "--strategy", "ddp,zero1,zero2,zero3,fsdp",
+                                          "--world", "3", "--steps", "2", "--quiet"}));
+  ASSERT_TRUE(doc.is_object());
+  EXPECT_EQ(doc["okay"], true);
+  EXPECT_EQ(doc["results"].size(), 5u);
+}
+
+TEST(CompareProgram, UtilizationNeedsAPeak) {
+  const json doc = document_of(
+      small_job({"compare", "--strategy", "ddp", "--steps", "1", "--quiet", "--peak-tflops", "1"}));
+  ASSERT_TRUE(doc.is_object());
+  const json& row = doc["results"][0];
+  EXPECT_NEAR(row["mfu"].get<double>(),
+              row["flops_per_token"].get<double>() * row["tokens_per_s"].get<double>() / 2e12,
+              1e-9);
 }
 
 }  // namespace

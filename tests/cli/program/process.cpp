@@ -50,7 +50,8 @@ class TemporaryFolder {
     ::close(descriptor);
   };
   redirect("/dev/null", O_RDONLY, STDIN_FILENO);
-  redirect(folder / "out", O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
+  redirect(options.out.empty() ? folder / "out" : fs::path(options.out),
+           O_WRONLY | O_CREAT | O_TRUNC, STDOUT_FILENO);
   redirect(folder / "err", O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
   ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
   for (const std::string& variable : options.environment) ::putenv(::strdup(variable.c_str()));

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "tests/cli/program/process.h"
 
@@ -45,7 +48,26 @@ const std::vector<BadInput>& bad_inputs() {
       {"given_twice", {"compare", "--batch", "1", "--batch", "2"}, {"--batch", "more than once"}},
       {"value_for_a_switch", {"compare", "--quiet=3"}, {"--quiet", "no value"}},
       {"unknown_model", {"compare", "--model", "gpt4"}, {"gpt4", "gpt2-nano", "mlp"}},
-      {"unknown_strategy", {"compare", "--strategy", "ddp,fdsp"}, {"fdsp", "ddp, zero3, fsdp"}},
+      {"no_model_file", {"compare", "--model", "/no/such/m.json"}, {"--model: /no/such/m.json"}},
+      {"heads_of_an_mlp", {"compare", "--model", "mlp", "--heads", "4"}, {"--heads", "mlp"}},
+      {"dropout_of_a_llama",
+       {"compare", "--model", "llama-nano", "--dropout", "0.1"},
+       {"--dropout", "llama-nano"}},
+      {"untied_mlp", {"compare", "--model", "mlp", "--untied"}, {"--untied", "mlp"}},
+      {"key_heads_of_a_gpt2", {"run", "--kv-heads", "2"}, {"--kv-heads", "gpt2-nano"}},
+      {"key_heads_do_not_divide",
+       {"compare", "--model", "llama-nano", "--kv-heads", "4"},
+       {"kv_heads is 4", "nearest: 3"}},
+      {"odd_heads_of_a_llama",
+       {"compare", "--model", "llama-nano", "--heads", "128"},
+       {"3 wide", "96 heads"}},
+      {"too_many_layers", {"compare", "--layers", "999999"}, {"--layers 999999", "16384"}},
+      {"planned_model_does_not_fit",
+       {"compare", "--data", "synthetic", "--model", "llama3-70b"},
+       {"llama3-70b", "GiB"}},
+      {"unknown_strategy",
+       {"compare", "--strategy", "ddp,fdsp"},
+       {"fdsp", "ddp, zero1, zero2, zero3, fsdp"}},
       {"repeated_strategy", {"compare", "--strategy", "ddp,ddp"}, {"ddp", "twice"}},
       {"empty_strategy", {"compare", "--strategy", "ddp,"}, {"empty"}},
       {"no_ranks", {"compare", "--world", "0"}, {"--world 0", "1 to 64", "nearest: 1"}},
@@ -57,6 +79,12 @@ const std::vector<BadInput>& bad_inputs() {
       {"number_too_large", {"compare", "--seq", "99999999999999999999"}, {"--seq", "nearest"}},
       {"not_a_number", {"compare", "--lr", "fast"}, {"--lr 'fast'", "not a number"}},
       {"not_finite", {"compare", "--lr", "nan"}, {"--lr 'nan'"}},
+      {"not_an_image",
+       {"compare", "--model", "convnet", "--seq", "128"},
+       {"--seq 128", "3x16x16", "nearest: 768"}},
+      {"one_value_per_channel",
+       {"compare", "--model", "convnet", "--layers", "5", "--batch", "1", "--data", "synthetic"},
+       {"--batch 1", "nearest: 2"}},
       {"beyond_the_context", {"compare", "--seq", "512"}, {"512", "nearest: 256"}},
       {"heads_do_not_divide", {"compare", "--heads", "7"}, {"7", "384"}},
       {"no_layers", {"compare", "--layers", "0"}, {"--layers 0"}},
@@ -84,6 +112,15 @@ const std::vector<BadInput>& bad_inputs() {
       {"injection_beyond_ranks",
        {"compare", "--data", "synthetic", "--inject", "throw@2,1,forward"},
        {"--inject", "2"}},
+      {"sweep_with_an_empty_list", {"compare", "--units", ""}, {"--units", "empty"}},
+      {"sweep_with_an_empty_item", {"compare", "--batch", "2,"}, {"--batch", "empty"}},
+      {"sweep_with_a_value_twice", {"compare", "--world", "2,02"}, {"--world", "2", "twice"}},
+      {"half_a_link", {"compare", "--link", "1Gbit,20us,10Gbit"}, {"--link", "RATE,LATENCY"}},
+      {"context_given_twice", {"compare", "--context", "16", "--context", "8"}, {"16 and 8"}},
+      {"explain_as_csv", {"compare", "--explain", "--format", "csv"}, {"--explain", "md"}},
+      {"no_stored_results", {"compare", "--from", "/no/such/r.json"}, {"/no/such/r.json"}},
+      {"stored_results_cut_short", {"compare", "--from", "/dev/null"}, {"cut short"}},
+      {"run_takes_no_sweep", {"run", "--units", "block,tensor"}, {"--units", "compare"}},
       {"bad_table", {"compare", "--table", "wide"}, {"brief", "traffic"}},
       {"bad_format", {"compare", "--format", "jsn"}, {"json"}},
       {"missing_data", {"compare", "--data", "/no/such/text"}, {"/no/such/text"}},
@@ -94,6 +131,38 @@ const std::vector<BadInput>& bad_inputs() {
        {"--out /no/such/folder/r.json"}},
       {"out_is_a_folder", {"compare", "--data", "synthetic", "--out", "/tmp"}, {"--out /tmp"}},
       {"bad_note", {"compare", "--context", "=x"}, {"KEY=VALUE"}},
+      {"layout_of_too_many_ranks", {"layout", "--world", "1-1025"}, {"--world 1025", "1024"}},
+      {"layout_of_no_ranks", {"layout", "--world", "0"}, {"--world 0", "nearest: 1"}},
+      {"layout_range_backwards", {"layout", "--world", "8-2"}, {"--world '8-2'", "2-8"}},
+      {"layout_of_nothing", {"layout", "--world", "2,"}, {"--world '2,'", "1-1024"}},
+      {"layout_unknown_strategy",
+       {"layout", "--strategy", "zero4"},
+       {"zero4", "ddp, zero1, zero2, zero3, fsdp"}},
+      {"layout_bad_table", {"layout", "--table", "wide"}, {"--table 'wide'", "tensors"}},
+      {"layout_bad_heads", {"layout", "--heads", "7"}, {"7", "384"}},
+      {"layout_out_in_no_folder",
+       {"layout", "--out", "/no/such/folder/l.json"},
+       {"--out /no/such/folder/l.json"}},
+      {"collectives_of_zero_bytes", {"collectives", "-b", "0"}, {"-b 0", "nearest: 1"}},
+      {"collectives_below_an_element",
+       {"collectives", "-b", "4", "-d", "fp64"},
+       {"-b 4", "fp64", "nearest: 8"}},
+      {"collectives_sizes_backwards",
+       {"collectives", "-b", "1M", "-e", "1K"},
+       {"-e 1024", "-b 1048576"}},
+      {"collectives_bad_size", {"collectives", "-e", "big"}, {"-e 'big'", "16M"}},
+      {"collectives_beyond_memory", {"collectives", "-e", "32T"}, {"-e", "nearest"}},
+      {"collectives_bad_kind", {"collectives", "--kinds", "gather"}, {"gather", "all_gather"}},
+      {"collectives_bad_type", {"collectives", "-d", "fp8"}, {"-d 'fp8'", "bf16"}},
+      {"collectives_bad_op", {"collectives", "-o", "prod"}, {"-o 'prod'", "sum, avg, max"}},
+      {"collectives_average_of_int64",
+       {"collectives", "-d", "int64", "-o", "avg"},
+       {"int64 has no average"}},
+      {"collectives_root_outside", {"collectives", "--root", "2"}, {"--root 2", "nearest: 1"}},
+      {"collectives_too_many_ranks", {"collectives", "--world", "65"}, {"65", "nearest: 64"}},
+      {"collectives_no_iterations", {"collectives", "-n", "0"}, {"0", "nearest: 1"}},
+      {"collectives_bad_link", {"collectives", "--link", "fast"}, {"--link", "25Gbit,20us"}},
+      {"collectives_bad_fault", {"collectives", "--inject", "boom"}, {"--inject", "wrong@1,3"}},
       {"run_takes_one_strategy", {"run", "--strategy", "ddp,fsdp"}, {"ddp,fsdp", "compare"}},
       {"run_takes_one_world", {"run", "--world", "1,2"}, {"--world"}},
   };
@@ -102,6 +171,21 @@ const std::vector<BadInput>& bad_inputs() {
 
 INSTANTIATE_TEST_SUITE_P(BadInputs, Usage, ::testing::ValuesIn(bad_inputs()),
                          [](const auto& bad) { return std::string(bad.param.name); });
+
+TEST(Program, AModelFileThatIsCutShortIsRefusedByNameAndPlace) {
+  const std::string path = ::testing::TempDir() + "usage_test_model.json";
+  std::ofstream(path) << "{\"family\": \"gpt2\",\n \"layers\": ";
+  Outcome outcome = run_shardbench({"compare", "--model", path});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(path));
+  EXPECT_THAT(outcome.err, HasSubstr("line 2"));
+  std::ofstream(path) << "{\"base\": \"llama-nano\", \"layers\": 2}";
+  outcome = run_shardbench({"compare", "--model", path, "--data", "synthetic", "--dry-run"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("usage_test_model"));
+  std::filesystem::remove(path);
+}
 
 TEST(Program, HelpNamesCommandsAndFlags) {
   Outcome outcome = run_shardbench({"--help"});
@@ -138,8 +222,51 @@ TEST(Program, DryRunSaysWhatWouldRunAndStartsNothing) {
   const Outcome outcome = run_shardbench({"compare", "--data", "synthetic", "--dry-run", "--world",
                                           "2,4", "--repetitions", "3", "--global-batch", "16"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_THAT(outcome.out, HasSubstr("20 training runs of 2 + 10 steps"));
-  EXPECT_THAT(outcome.out, HasSubstr("W=4  batch 4 per rank"));
+  EXPECT_THAT(outcome.out, HasSubstr("20 training runs of 2 + 10 steps: 2 references, 3 strategies "
+                                     "x 2 combinations x 3 repetitions"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nfsdp     4           4 "));
+}
+
+TEST(Program, ListAndDryRunInEveryFormat) {
+  const std::vector<std::string> job = {"compare", "--data", "synthetic", "--world", "2,4"};
+  for (const char* what : {"--list", "--dry-run"}) {
+    for (const char* format : {"json", "csv", "md"}) {
+      std::vector<std::string> arguments = job;
+      for (const char* flag : {what, "--format", format, "--quiet"}) arguments.emplace_back(flag);
+      const Outcome outcome = run_shardbench(arguments);
+      EXPECT_EQ(outcome.exit_code, 0) << what << ' ' << format << outcome.err;
+      EXPECT_THAT(outcome.out, HasSubstr("fsdp"));
+      if (format != std::string("json")) continue;
+      const nlohmann::json parsed = nlohmann::json::parse(outcome.out, nullptr, false);
+      ASSERT_TRUE(parsed.is_object()) << outcome.out;
+      if (what == std::string("--list")) {
+        EXPECT_EQ(parsed["strategies"].size(), 6u);
+      } else {
+        EXPECT_EQ(parsed["jobs"].size(), 6u);
+        EXPECT_EQ(parsed["runs"], 8);
+      }
+    }
+  }
+}
+
+TEST(Program, AFullDiskIsNoSuccess) {
+  RunOptions options;
+  options.out = "/dev/full";
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
+                                                    {"compare", "--help"},
+                                                    {"--version"},
+                                                    {"compare", "--list"}}) {
+    const Outcome outcome = run_shardbench(arguments, options);
+    EXPECT_EQ(outcome.exit_code, 1) << arguments.back();
+    EXPECT_THAT(outcome.err, HasSubstr("standard output cannot be written"));
+  }
+}
+
+TEST(Program, OneRankRunsWithoutABackendAndSaysSo) {
+  const Outcome outcome = run_shardbench(
+      {"compare", "--data", "synthetic", "--dry-run", "--world", "1,2", "--backend", "shm"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("runs on backend local, not shm"));
 }
 
 TEST(Program, WarnsAboutCrowdedCoresAndOneBigUnit) {

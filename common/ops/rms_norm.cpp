@@ -1,0 +1,129 @@
+#include "common/ops/rms_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "common/core/error.h"
+#include "common/ops/shapes.h"
+
+namespace shardbench::ops {
+
+namespace {
+
+constexpr std::int64_t kGrain = 8192;  ///< elements that are worth a thread
+
+/// Sum of f(0) to f(count - 1), in lanes that the compiler can keep in vector registers.
+template <typename T, typename F>
+T lane_sum(std::int64_t count, F f) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<T, kLanes> lanes{};
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[static_cast<std::size_t>(lane)] += f(i + lane);
+    }
+  }
+  T sum = 0;
+  for (; i < count; ++i) sum += f(i);
+  for (T lane : lanes) sum += lane;
+  return sum;
+}
+
+/// Calls f(row) for all rows, which are `width` wide, on the threads there are.
+template <typename F>
+void for_rows(std::int64_t rows, std::int64_t width, F f) {
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width));
+  at::parallel_for(0, rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) f(row);
+  });
+}
+
+void check_width(const at::Tensor& x, const at::Tensor& weight) {
+  SHARDBENCH_CHECK(x.dim() >= 1 && weight.dim() == 1 && x.size(-1) == weight.size(0),
+                   "RMS norm of width {} with {} weights", x.dim() < 1 ? 0 : x.size(-1),
+                   weight.numel());
+}
+
+}  // namespace
+
+RmsNormResult rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  check_width(x, weight);
+  const at::Tensor in = as_rows(x).contiguous();
+  const std::int64_t rows = in.size(0), width = in.size(1);
+  RmsNormResult result{at::empty(x.sizes(), in.options()), at::empty({rows}, in.options())};
+  AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "rms_norm", [&] {
+    const scalar_t* w = weight.const_data_ptr<scalar_t>();
+    const scalar_t* from = in.const_data_ptr<scalar_t>();
+    scalar_t* to = result.y.mutable_data_ptr<scalar_t>();
+    scalar_t* rrms = result.rrms.mutable_data_ptr<scalar_t>();
+    for_rows(rows, width, [&](std::int64_t row) {
+      const scalar_t* __restrict__ xs = from + row * width;
+      scalar_t* __restrict__ ys = to + row * width;
+      const scalar_t squares =
+          lane_sum<scalar_t>(width, [&](std::int64_t i) { return xs[i] * xs[i]; });
+      const scalar_t mean = squares / static_cast<scalar_t>(width);
+      const scalar_t scale = 1 / std::sqrt(mean + static_cast<scalar_t>(eps));
+      rrms[row] = scale;
+      for (std::int64_t i = 0; i < width; ++i) ys[i] = xs[i] * scale * w[i];
+    });
+  });
+  return result;
+}
+
+void rms_norm_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& rrms,
+                          const at::Tensor& target, bool accumulate) {
+  check_width(x, target);
+  const at::Tensor gs = as_rows(grad).contiguous(), xs = as_rows(x).contiguous();
+  const std::int64_t rows = xs.size(0), width = xs.size(1);
+  AT_DISPATCH_FLOATING_TYPES(xs.scalar_type(), "rms_norm_weight_grad", [&] {
+    const scalar_t* g = gs.const_data_ptr<scalar_t>();
+    const scalar_t* in = xs.const_data_ptr<scalar_t>();
+    const scalar_t* scale = rrms.const_data_ptr<scalar_t>();
+    scalar_t* to = target.mutable_data_ptr<scalar_t>();
+    std::vector<double> sums(static_cast<std::size_t>(width), 0.0);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        const std::int64_t at = row * width + i;
+        sums[static_cast<std::size_t>(i)] += static_cast<double>(g[at] * in[at] * scale[row]);
+      }
+    }
+    for (std::int64_t i = 0; i < width; ++i) {
+      const auto sum = static_cast<scalar_t>(sums[static_cast<std::size_t>(i)]);
+      to[i] = accumulate ? to[i] + sum : sum;
+    }
+  });
+}
+
+at::Tensor rms_norm_input_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& rrms,
+                               const at::Tensor& weight) {
+  check_width(x, weight);
+  const at::Tensor gs = as_rows(grad).contiguous(), in = as_rows(x).contiguous();
+  const std::int64_t rows = in.size(0), width = in.size(1);
+  at::Tensor result = at::empty(x.sizes(), in.options());
+  AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "rms_norm_input_grad", [&] {
+    const scalar_t* w = weight.const_data_ptr<scalar_t>();
+    const scalar_t* from = gs.const_data_ptr<scalar_t>();
+    const scalar_t* inputs = in.const_data_ptr<scalar_t>();
+    const scalar_t* scales = rrms.const_data_ptr<scalar_t>();
+    scalar_t* to = result.mutable_data_ptr<scalar_t>();
+    for_rows(rows, width, [&](std::int64_t row) {
+      const scalar_t* __restrict__ g = from + row * width;
+      const scalar_t* __restrict__ xs = inputs + row * width;
+      scalar_t* __restrict__ dx = to + row * width;
+      const scalar_t scale = scales[row];
+      const scalar_t along =
+          lane_sum<scalar_t>(width, [&](std::int64_t i) { return g[i] * w[i] * xs[i]; });
+      const scalar_t pull = along * scale * scale / static_cast<scalar_t>(width);
+      for (std::int64_t i = 0; i < width; ++i) dx[i] = scale * (g[i] * w[i] - xs[i] * pull);
+    });
+  });
+  return result;
+}
+
+}  // namespace shardbench::ops

@@ -1,0 +1,127 @@
+#include "common/train/bucketed.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "common/core/error.h"
+#include "common/memory/category.h"
+
+namespace shardbench::train {
+
+bool BucketedStrategy::owns(int) const { return true; }
+
+void BucketedStrategy::allocate() {
+  const sharding::ModelShape& shape = model().shape();
+  std::vector<sharding::Range> kept = sharding::keep_all(shape);
+  bool all = true;
+  for (std::size_t p = 0; p < kept.size(); ++p) {
+    if (owns(static_cast<int>(p))) continue;
+    kept[p] = {};
+    all = false;
+  }
+  weights_.allocate(model(), replicated() ? nullptr : &comm());
+  fill_initial_values(weights_.layout(), weights_.data());
+  weights_.bind(model());
+  allocate_gradients();
+
+  auto* gradients = static_cast<float*>(gradients_.data());
+  const sharding::FlatLayout state = all ? weights_.layout() : sharding::flatten(shape, kept);
+  for (const sharding::FlatGroup& group : state.groups) {
+    if (!group.requires_grad) continue;
+    for (const sharding::Piece& piece : group.pieces) {
+      owned_.pieces.push_back({model().parameters()[piece.parameter], 0, piece.count,
+                               weights_.of(piece.parameter),
+                               gradients + gradient_offset_[piece.parameter], piece.offset});
+    }
+  }
+  owned_.state_extent = state.trainable_extent;
+}
+
+void BucketedStrategy::allocate_gradients() {
+  const sharding::ModelShape& shape = model().shape();
+  buckets_ = sharding::plan_buckets(shape, options().bucket_cap_mib, options().first_bucket_mib);
+  gradient_offset_.assign(shape.parameters.size(), -1);
+  bucket_of_.assign(shape.parameters.size(), -1);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const sharding::Bucket& bucket = buckets_[b];
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      bucket_of_[bucket.parameters[i]] = static_cast<int>(b);
+      gradient_offset_[bucket.parameters[i]] = bucket.begin + bucket.offsets[i];
+    }
+    gradient_extent_ = std::max(gradient_extent_, bucket.begin + bucket.extent);
+  }
+  const memory::CategoryScope scope(memory::Category::kGrad);
+  gradients_ = comm().symmetric_empty(static_cast<std::size_t>(gradient_extent_) * sizeof(float));
+  if (gradients_.bytes() > 0) std::memset(gradients_.data(), 0, gradients_.bytes());
+}
+
+std::int64_t BucketedStrategy::padding_bytes() const {
+  return weights_.padding_bytes() + 4 * (gradient_extent_ - weights_.layout().trainable_elements);
+}
+
+// [hooks]
+void BucketedStrategy::start_step() {
+  reduced_ = 0;
+  reductions_.clear();
+  ready_.assign(bucket_of_.size(), 0);
+  missing_.clear();
+  for (const sharding::Bucket& bucket : buckets_) {
+    missing_.push_back(static_cast<int>(bucket.parameters.size()));
+  }
+}
+
+at::Tensor BucketedStrategy::gradient_view(Parameter& parameter) {
+  SHARDBENCH_CHECK(bucket_of_[parameter.index()] >= reduced_,
+                   "gradient of {} is written after its bucket was reduced; announce several "
+                   "backward passes with begin_micro_batch",
+                   parameter.name());
+  float* data = static_cast<float*>(gradients_.data()) + gradient_offset_[parameter.index()];
+  return at::from_blob(data, parameter.dims(), at::TensorOptions().dtype(at::kFloat));
+}
+
+void BucketedStrategy::gradient_ready(Parameter& parameter) {
+  if (!last_micro_batch()) return;  // keep adding up; one reduction per step
+  if (std::exchange(ready_[parameter.index()], 1) == 0) --missing_[bucket_of_[parameter.index()]];
+  // Buckets leave in the same order on every rank, whatever order gradients come in.
+  while (reduced_ < static_cast<int>(buckets_.size()) && missing_[reduced_] == 0) {
+    reduce_next_bucket();
+  }
+}
+
+void BucketedStrategy::reduce_the_rest() {
+  while (reduced_ < static_cast<int>(buckets_.size())) {  // they hold unused parameters
+    zero_unwritten(buckets_[reduced_]);
+    reduce_next_bucket();
+  }
+  for (comm::Work& work : reductions_) work.wait();
+}
+
+void BucketedStrategy::reduce_next_bucket() {
+  std::vector<comm::Work> works = reduce_bucket(reduced_++);
+  std::move(works.begin(), works.end(), std::back_inserter(reductions_));
+}
+// [/hooks]
+
+comm::Buffer BucketedStrategy::gradient_memory() const {
+  return {gradients_.data(), gradient_extent_, DType::kFloat32};
+}
+
+comm::Buffer BucketedStrategy::bucket_memory(int index) const {
+  const sharding::Bucket& bucket = buckets_[index];
+  return {static_cast<float*>(gradients_.data()) + bucket.begin, bucket.extent, DType::kFloat32};
+}
+
+void BucketedStrategy::zero_unwritten(const sharding::Bucket& bucket) {
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const Parameter& parameter = *model().parameters()[bucket.parameters[i]];
+    if (parameter.gradient_started()) continue;
+    std::fill_n(static_cast<float*>(gradients_.data()) + bucket.begin + bucket.offsets[i],
+                parameter.numel(), 0.0f);
+  }
+}
+
+}  // namespace shardbench::train

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "common/comm/communicator.h"
+#include "common/modules/module.h"
+#include "common/optim/optimizer.h"
+#include "common/train/strategy.h"
+
+namespace shardbench::train {
+
+struct SessionOptions {
+  StrategyOptions strategy;   ///< units, prefetch, resharding, buckets
+  OptimizerConfig optimizer;  ///< AdamW unless said otherwise
+  double max_norm = 0;        ///< gradients are scaled down to this norm; 0: no clipping
+  std::uint64_t seed = 1;     ///< of drawn initial weights; the same on every rank
+  /// Called whenever the run enters a unit; may be empty. See Job::set_position.
+  std::function<void(Phase, std::string_view unit)> on_position = {};
+};
+
+/// What one optimizer step did, the same on every rank.
+struct StepResult {
+  double loss = 0;           ///< mean over micro-batches and ranks, before the step
+  double gradient_norm = 0;  ///< of the averaged gradients, before clipping; 0 without max_norm
+};
+
+/// The step loop of one rank for programs that use the library: a strategy attached to a model, an
+/// optimizer over what this rank owns, and the calls between them in the right order.
+///
+///     train::Session session(*model, registry.find("fsdp").make(), *ranks);
+///     for (...) session.step([&](int micro_batch) { return (*model)(tokens, targets); });
+///
+/// Every rank makes one and calls the same methods in the same order. A rank brings its own data.
+class Session {
+ public:
+  /// Attaches: every parameter gets its initial value. Model and communicator are not owned and
+  /// outlive the session. Throws UserError for options that make no sense.
+  Session(Model& model, std::unique_ptr<Strategy> strategy, comm::Communicator& ranks,
+          SessionOptions options = {});
+  /// Detaches the model; its parameters have no values afterwards.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Runs forward of micro-batch `index` (from 0) and returns its mean loss, one element.
+  using Loss = std::function<at::Tensor(int index)>;
+
+  /// One optimizer step over `micro_batches` graphs on every rank; gradients are their mean.
+  StepResult step(const Loss& loss, int micro_batches = 1);
+  /// Mean loss over `batches` on every rank without gradients; ranks take rank 0's buffers first.
+  double evaluate(const Loss& loss, int batches = 1);
+
+  /// Steps done so far.
+  std::int64_t steps() const { return steps_; }
+  /// The rate of the steps to come (reached after the warm-up, if there is one).
+  void set_lr(double lr) { options_.optimizer.lr = lr; }
+  Strategy& strategy() { return *strategy_; }
+  const optim::Optimizer& optimizer() const { return *optimizer_; }
+
+ private:
+  double mean_over_ranks(double value);
+
+  Model& model_;
+  std::unique_ptr<Strategy> strategy_;
+  comm::Communicator& ranks_;
+  SessionOptions options_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::int64_t steps_ = 0;
+};
+
+/// Norm of all averaged gradients, the same bits on every rank and under every strategy. Collective
+/// after finish_gradients.
+double gradient_norm(const Strategy& strategy, comm::Communicator& ranks);
+
+}  // namespace shardbench::train

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "common/comm/communicator.h"
+#include "common/modules/module.h"
+#include "common/optim/owned.h"
+#include "common/sharding/flat.h"
+
+namespace shardbench::train {
+
+/// One unit's full gradients while they are being written and reduced.
+struct UnitGradients {
+  Unit* unit = nullptr;
+  std::vector<Parameter*> trainable;   ///< its parameters that have gradients
+  sharding::UnitBuffer buffer;         ///< where each trainable one lies in the full gradients
+  sharding::ShardLayout layout;        ///< full gradients <-> every rank's shard memory
+  comm::SymmetricMemory full;          ///< peers read it while they reduce
+  std::vector<comm::Work> reductions;  ///< under way out of `full`
+  bool entered = false;                ///< by backward, and not reduced since
+  bool reduced_before = false;         ///< in this step: further reductions add to the shard
+};
+
+/// Gradients of strategies that keep 1/W of them: a unit's full gradients exist from their first
+/// write until their reduction into the owners' shards has ended.
+class UnitReducer {
+ public:
+  /// Issues the messages that average `full` over ranks into the owners' shards.
+  using Reduce = std::function<std::vector<comm::Work>(UnitGradients& unit, comm::ConstBuffer full,
+                                                       comm::Buffer shard, bool accumulate)>;
+  /// `by_rank`: the flat memory of every rank's part. Only after the model has been cut into units.
+  void allocate(const Model& model, comm::Communicator& comm,
+                const std::vector<sharding::FlatLayout>& by_rank, Reduce reduce);
+
+  /// What this rank's optimizer steps; `value_of` says where the piece's weights lie.
+  Owned owned(const Model& model,
+              const std::function<float*(const sharding::Piece&)>& value_of) const;
+  /// Alignment padding of the shard, bytes.
+  std::int64_t padding_bytes() const;
+
+  void start_step();
+  /// Backward has entered the unit.
+  void enter(const Unit& unit) { units_[unit.index].entered = true; }
+  /// A view in which an op writes the parameter's gradient.
+  at::Tensor view(const Parameter& parameter);
+  /// Starts the unit's reduction once every use so far has written; unless `also_unwritten`, every
+  /// parameter must have been used. Unwritten gradients count as zero.
+  void reduce_if_complete(const Unit& unit, bool also_unwritten);
+  /// Reduces what no reduction has taken yet and waits for all.
+  void finish();
+
+ private:
+  /// Where the trainable parameter at `position` lies in the unit's full gradients.
+  float* full_gradient(UnitGradients& unit, std::size_t position);
+  void start_reduce(UnitGradients& unit);
+  void finish_reduce(UnitGradients& unit);
+
+  comm::Communicator* comm_ = nullptr;
+  Reduce reduce_;
+  std::vector<UnitGradients> units_;
+  std::vector<int> position_;    ///< by parameter index: its place among its unit's trainable ones
+  sharding::FlatLayout layout_;  ///< of this rank's shards
+  at::Tensor shard_;             ///< this rank's averaged gradients
+  std::deque<int> reducing_;     ///< units whose full gradients are in flight, oldest first
+};
+
+/// The padding between pieces of a full buffer is never moved, so it is zeroed once per buffer.
+void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
+                  float* full);
+
+}  // namespace shardbench::train
