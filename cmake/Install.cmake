@@ -30,7 +30,7 @@ install(DIRECTORY common ddp fsdp zero3 DESTINATION ${_headers} FILES_MATCHING P
         REGEX "common/torch_nn/(leaf|tree)\\.h$" EXCLUDE)
 
 if(TARGET shardbench)
-  set_target_properties(shardbench PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  set_target_properties(shardbench PROPERTIES INSTALL_RPATH ${SHARDBENCH_TORCH_ROOT}/lib)
   install(TARGETS shardbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 

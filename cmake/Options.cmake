@@ -20,6 +20,10 @@ if(SHARDBENCH_SANITIZE)
   target_link_options(shardbench_options INTERFACE -fsanitize=${SHARDBENCH_SANITIZE})
 endif()
 
+# For loops whose bits must not depend on the instruction set (common/core/simd.h): no contraction
+# into FMA. A square root that need not set errno is what lets them be vectorised.
+set(SHARDBENCH_EXACT_FLAGS -ffp-contract=off -fno-math-errno)
+
 # -fPIC for executables too (CMake would give them -fPIE): one precompiled header serves all only if
 # it is used with the settings it was made with.
 add_compile_options(-fPIC)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every command whose result this folder keeps and writes, for each, NAME.json (all figures,
-# machine, versions and the command itself) and NAME.txt (the printed screen).
+# machine, versions and the command itself) and NAME.txt (the printed screen), and NAME.md, the same
+# table as Markdown, made from the JSON.
 #   results/record.sh FOLDER [NAME...]      all of them, or only those named
 #   results/record.sh --list                the names and their commands
 # On a quiet machine: the times are part of what is written. SHARDBENCH names another program than
@@ -11,6 +12,8 @@ cd "$root"
 program=${SHARDBENCH:-./shardbench}
 few=(--steps 4) # where bytes are the point, not times
 gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
+five=(--strategy "ddp,zero1,zero2,zero3,fsdp")
+sweep=block,class:Linear,size:200k,size:2M,tensor,whole
 
 # The arguments of a name, one a line.
 arguments_of() {
@@ -20,6 +23,21 @@ arguments_of() {
     traffic) printf '%s\n' compare --world 2,3 --table traffic "${few[@]}" ;;
     time) printf '%s\n' compare --table time ;;
     worlds) printf '%s\n' compare --world 1,2,3,4,8 --steps 2 --warmup 1 ;;
+    stages) printf '%s\n' compare "${five[@]}" --repetitions 2 ;;
+    stages-worlds) printf '%s\n' compare "${five[@]}" --world 1,2,4,8 --steps 4 --warmup 1 --table full ;;
+    scaling) printf '%s\n' compare --strategy ddp,fsdp --world 1,2,4 --table scaling ;;
+    scaling-strong) printf '%s\n' compare --strategy ddp,fsdp --world 1,2,4 --global-batch 8 --table scaling ;;
+    gpt2-stages) printf '%s\n' compare --model gpt2 "${five[@]}" --batch 1 --steps 5 ;;
+    gpt2-balance) printf '%s\n' compare --model gpt2 --strategy zero3,fsdp --world 2,4,8 --batch 1 \
+      --steps 2 --warmup 1 --table full ;;
+    gpt2-layout) printf '%s\n' layout --model gpt2 --world 2,4,8 --table summary ;;
+    llama-nano) printf '%s\n' compare --model llama-nano "${five[@]}" ;;
+    convnet) printf '%s\n' compare --model convnet "${five[@]}" ;;
+    units-sweep) printf '%s\n' compare --strategy fsdp --units "$sweep" --table pareto ;;
+    init-broadcast) printf '%s\n' compare "${five[@]}" --init broadcast --table memory "${few[@]}" ;;
+    init-broadcast-tensor) printf '%s\n' compare "${five[@]}" --init broadcast-tensor --table memory "${few[@]}" ;;
+    collectives) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 2 ;;
+    collectives-4) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 4 ;;
     gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
     link) printf '%s\n' compare --link 1Gbit,20us ;;
     units-block) printf '%s\n' compare --units block --table memory "${few[@]}" ;;
@@ -37,13 +55,25 @@ arguments_of() {
       ;;
   esac
 }
-names=(default memory traffic time worlds gpt2-untied link units-block units-tensor units-whole
-  reshard-auto reshard-false accumulation train-ddp train-zero3 train-fsdp)
+names=(default memory traffic time worlds stages stages-worlds scaling scaling-strong gpt2-untied
+  gpt2-stages gpt2-balance gpt2-layout llama-nano convnet link units-block units-tensor units-whole
+  units-sweep reshard-auto reshard-false accumulation init-broadcast init-broadcast-tensor collectives
+  collectives-4 train-ddp train-zero3 train-fsdp)
+
+# The value of --table among the arguments, or brief.
+table_of() {
+  local previous=
+  for argument in "$@"; do
+    [[ $previous != --table ]] || { echo "$argument"; return; }
+    previous=$argument
+  done
+  echo brief
+}
 
 if [[ ${1-} == --list ]]; then
   for name in "${names[@]}"; do
     mapfile -t arguments < <(arguments_of "$name")
-    printf '%-14s ./shardbench %s\n' "$name" "${arguments[*]}"
+    printf '%-21s ./shardbench %s\n' "$name" "${arguments[*]}"
   done
   exit 0
 fi
@@ -62,15 +92,19 @@ for name in "${names[@]}"; do
   mapfile -t arguments < <(arguments_of "$name")
   json=$folder/$name.json
   screen=$folder/$name.txt
-  printf 'record: %-14s ./shardbench %s\n' "$name" "${arguments[*]}" >&2
+  printf 'record: %-21s ./shardbench %s\n' "$name" "${arguments[*]}" >&2
   status=0
   "$program" "${arguments[@]}" --out "$json" >"$screen" || status=$?
   if ((status != 0)); then
     printf 'record: %s ended with exit code %d\n' "$name" "$status" >&2
     failed+=("$name")
   fi
+  if ((status == 0)) && [[ ${arguments[0]} == compare ]]; then
+    "$program" compare --from "$json" --format md --table "$(table_of "${arguments[@]}")" \
+      >"$folder/$name.md" || failed+=("$name.md")
+  fi
   # Folders of the checkout say nothing about the result: paths become relative to it.
-  for file in "$json" "$screen"; do
+  for file in "$json" "$screen" "$folder/$name.md"; do
     [[ ! -e $file ]] || sed -i "s|$root/||g" "$file"
   done
 done

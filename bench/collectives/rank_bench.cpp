@@ -6,6 +6,7 @@
 #include <new>
 
 #include "bench/collectives/pattern.h"
+#include "common/comm/copy.h"
 #include "common/core/error.h"
 
 namespace shardbench::bench {
@@ -77,12 +78,17 @@ void RankBench::set_up(const CollectiveCase& row, bool in_place) {
   }
 }
 
+void RankBench::copy_input() {
+  const auto bytes = static_cast<std::size_t>(row_.bytes());
+  comm::copy_part(receive_, send_, bytes, bytes);
+}
+
 comm::Work RankBench::issue() {
   const std::int64_t count = row_.count;
   std::byte* const first = in_place_ ? receive_ : send_;
   switch (row_.kind) {
     case CollectiveKind::kAllReduce:
-      if (!in_place_) std::memcpy(receive_, send_, static_cast<std::size_t>(row_.bytes()));
+      if (!in_place_) copy_input();
       return comm_.all_reduce(buffer(receive_, count), *row_.op, kTag);
     case CollectiveKind::kAllGather: {
       std::byte* const shard = in_place_ ? at(receive_, own_.begin) : send_;

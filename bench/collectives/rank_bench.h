@@ -42,6 +42,7 @@ class RankBench {
   struct Memory;
 
   comm::Work issue();
+  void copy_input();
   void set_up(const CollectiveCase& row, bool in_place);
   /// Checked calls on whole numbers; the number of wrong elements of this rank.
   std::int64_t check();

@@ -11,8 +11,11 @@
 namespace shardbench::bench {
 namespace {
 
+/// On a busy machine an interval may be many times the median: that much is not worth a column.
 Cell interval_cell(const Summary& step) {
-  return step.ci95_half < 0 ? Cell(kNotMeasured) : percent_cell(step.ci95_half / step.median);
+  if (step.ci95_half < 0) return kNotMeasured;
+  const double fraction = step.ci95_half / step.median;
+  return fraction < 0.995 ? percent_cell(fraction) : Cell::of(">99", fraction * 100);
 }
 
 Cell formula_cell(const Row& row) {

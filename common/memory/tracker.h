@@ -25,11 +25,12 @@ struct TimelinePoint {
 /// Torch-free and thread-safe; bytes are those asked for, without allocator rounding.
 class Tracker {
  public:
+  /// Memory came, went, or is for something else now. Bytes are not negative.
   void add(Category category, std::int64_t bytes);
   void remove(Category category, std::int64_t bytes);
   void retag(Category from, Category to, std::int64_t bytes);
 
-  CategoryBytes live() const;
+  CategoryBytes live() const;  ///< now
   /// Each category's own peak since reset_peak().
   CategoryBytes peak_by_category() const;
   /// Largest sum of all categories since reset_peak(), its split, and where it happened.

@@ -51,7 +51,7 @@ class Module {
   requires(std::convertible_to<Inputs, at::Tensor>&&...) at::Tensor operator()(Inputs&&... inputs) {
     return call({at::Tensor(std::forward<Inputs>(inputs))...});
   }
-  at::Tensor call(Tensors inputs);
+  at::Tensor call(Tensors inputs);  ///< the same for a list
 
   const std::string& path() const { return path_; }
   const std::vector<std::unique_ptr<Module>>& children() const { return children_; }
@@ -66,6 +66,8 @@ class Module {
   /// What the module computes; calls children with operator().
   virtual at::Tensor forward(const Tensors& inputs) = 0;
 
+  /// Makes an M from `args` and owns it; `name` is its part of the path. Only while this module is
+  /// being constructed: a Model numbers what is there when it takes the tree.
   template <typename M, typename... Args>
   M& add_child(std::string name, Args&&... args) {
     auto child = std::make_unique<M>(std::forward<Args>(args)...);
@@ -117,6 +119,7 @@ class Model {
 
   /// Cuts the model into units and sends all hook calls to `hooks` (not owned) from now on.
   void attach(Hooks& hooks, const sharding::UnitPolicy& policy);
+  /// Takes hooks, units and every parameter's memory away; graphs made before are dead.
   void detach();
   /// Hands every parameter to `read`, unit by unit: `full` is its whole value, readable during the
   /// call only. With a strategy that shards, no more than two units are unsharded at once.

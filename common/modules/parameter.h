@@ -25,6 +25,7 @@ struct Init {
 /// life; strategies bind memory to it (unshard) and take it away (reshard). It owns no memory.
 class Parameter {
  public:
+  /// `dims` may be empty (one element). The full tensor has no memory yet.
   Parameter(std::string name, std::vector<std::int64_t> dims, Init init);
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
@@ -66,6 +67,7 @@ class Parameter {
   /// The full tensor as an autograd leaf's stand-in, for a layer written in plain ATen calls: its
   /// gradient arrives in gradient_target by itself.
   at::Tensor tracked();
+  /// Whether the full tensor has memory now.
   bool bound() const { return bound_; }
 
   // ---- memory, by strategies ----

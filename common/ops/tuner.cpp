@@ -199,7 +199,7 @@ std::vector<TunedEntry> measure(const std::vector<TuneKey>& keys, const TunerOpt
   const auto spent_s = [&] { return 1e-9 * static_cast<double>(now_ns() - start); };
   std::vector<Contest> contests;
   for (const TuneKey& key : keys) {
-    if (spent_s() > kOverrun * options.budget_s) break;
+    if (spent_s() > kOverrun / 2 * options.budget_s) break;
     contests.emplace_back(key, inputs);
     contests.back().check(pool, run);
   }

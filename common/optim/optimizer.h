@@ -22,6 +22,7 @@ class Optimizer {
   virtual const float* first_moment(const OwnedPiece& piece) const = 0;
   virtual const float* second_moment(const OwnedPiece& piece) const = 0;
 
+  /// The rate that the next step uses, warm-up not included (see train::learning_rate).
   double lr() const { return config_.lr; }
   void set_lr(double lr) { config_.lr = lr; }
 
@@ -30,7 +31,8 @@ class Optimizer {
   train::OptimizerConfig config_;
 };
 
-/// AdamW (first step t = 1) or SGD with momentum; throws UserError for settings out of range.
+/// AdamW (first step t = 1) or SGD with momentum, moments of `owned.state_extent` elements, zeroed.
+/// `owned` is read only here and in step. Throws UserError for settings out of range.
 std::unique_ptr<Optimizer> make_optimizer(const train::OptimizerConfig& config, const Owned& owned);
 
 }  // namespace shardbench::optim

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <torch/nn.h>
 
+#include <cstdio>
+#include <string>
+#include <vector>
+
 #include "common/torch_nn/adapter.h"
 #include "shardbench.h"
 using namespace shardbench;

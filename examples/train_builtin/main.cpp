@@ -4,6 +4,9 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <string>
+
 #include "shardbench.h"
 using namespace shardbench;
 

@@ -69,6 +69,19 @@ TEST(BriefTable, OneRankSendsNothingAndSaysSoWithADash) {
                                            "-", "-", "-", "-", "-", "-", "yes"}));
 }
 
+TEST(BriefTable, AnIntervalWiderThanTheMedianKeepsTheColumnNarrow) {
+  FakeEngine fake;
+  fake.spoil = [](train::StrategyRun& run) {
+    for (train::RankResult& rank : run.ranks) {
+      for (std::size_t s = 8; s < rank.steps.size(); ++s) rank.steps[s].step_ns *= 100;
+    }
+  };
+  const Comparison comparison = small(2, fake);
+  const std::string text = brief_text(comparison);
+  EXPECT_NE(text.find(" >99 "), std::string::npos) << text;
+  for (const std::string& line : lines_of(text)) EXPECT_LE(line.size(), 90u) << line;
+}
+
 TEST(BriefTable, LargeRatesAreCutToThousands) {
   FakeEngine fake;
   fake.step_ns = 100'000;
