@@ -45,6 +45,9 @@ std::string new_in_message(const comm::AbortRecord& failure) {
     replace_first(text, position + "in " + call + ")", rank);
     replace_first(text, fmt::format("{} '{}' (phase {})", call, failure.unit, phase), "it");
   }
+  replace_first(text,
+                position + fmt::format("outside any collective, last call #{})", failure.sequence),
+                rank);
   replace_first(text, position, rank + " (");
   strip_front(text, "it: ");
   strip_front(text, rank + " ");
@@ -60,8 +63,12 @@ std::string describe(const comm::AbortRecord& failure) {
                                       : fmt::format("rank {} {}", failure.rank, what);
   text += fmt::format(" in {}", name_of(failure.phase));
   if (!failure.unit.empty()) text += fmt::format(", unit {}", failure.unit);
-  if (!failure.collective.empty()) text += fmt::format(", {}", failure.collective);
-  if (failure.sequence >= 0) text += fmt::format(" (call {})", failure.sequence);
+  if (!failure.collective.empty()) {
+    text += fmt::format(", {}", failure.collective);
+    if (failure.sequence >= 0) text += fmt::format(" (call {})", failure.sequence);
+  } else if (failure.sequence >= 0) {
+    text += fmt::format(", after call {}", failure.sequence);
+  }
   if (!failure.message.empty()) text += ": " + new_in_message(failure);
   return text;
 }

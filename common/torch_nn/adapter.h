@@ -32,8 +32,8 @@ namespace shardbench::torch_nn {
 /// A child of a torch::nn::Sequential that takes and returns one tensor needs no call: naming it is
 /// enough. What no named unit holds is the root unit.
 struct AdaptOptions {
-  std::vector<std::string> units;  ///< paths of submodules, as in named_modules(): "blocks.0"
-  std::string name = "torch_nn";   ///< of the model, for messages
+  std::vector<std::string> units = {};  ///< paths of submodules, as in named_modules(): "blocks.0"
+  std::string name = "torch_nn";        ///< of the model, for messages
 };
 
 /// A module's forward over one or more tensors.

@@ -14,10 +14,10 @@
 namespace shardbench::train {
 
 struct SessionOptions {
-  StrategyOptions strategy;   ///< units, prefetch, resharding, buckets
-  OptimizerConfig optimizer;  ///< AdamW unless said otherwise
-  double max_norm = 0;        ///< gradients are scaled down to this norm; 0: no clipping
-  std::uint64_t seed = 1;     ///< of drawn initial weights; the same on every rank
+  StrategyOptions strategy = {};   ///< units, prefetch, resharding, buckets
+  OptimizerConfig optimizer = {};  ///< AdamW unless said otherwise
+  double max_norm = 0;             ///< gradients are scaled down to this norm; 0: no clipping
+  std::uint64_t seed = 1;          ///< of drawn initial weights; the same on every rank
   /// Called whenever the run enters a unit; may be empty. See Job::set_position.
   std::function<void(Phase, std::string_view unit)> on_position = {};
 };

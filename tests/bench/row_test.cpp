@@ -299,6 +299,14 @@ TEST(DescribeFailure, SaysNothingTwice) {
   EXPECT_EQ(describe(record),
             "rank 1 timed out in backward, unit h.3, reduce_scatter (call 17): rank 0 waited 5 s "
             "for rank 1 (outside any collective, last call #16)");
+  record.reason = comm::AbortRecord::Reason::kLost;
+  record.collective.clear();
+  record.message =
+      "rank 1 (phase backward, unit 'h.3', outside any collective, last call #17) exited with "
+      "code 7 before it had finished";
+  EXPECT_EQ(describe(record),
+            "rank 1 was lost in backward, unit h.3, after call 17: exited with code 7 before it "
+            "had finished");
 }
 
 }  // namespace

@@ -77,18 +77,30 @@ commands_of() {
 check_commands() {
   local page line output checked=0
   local -a words
+  local word
   while read -r page; do
     while read -r line; do
       read -ra words <<<"$line"
       checked=$((checked + 1))
       case ${words[1]-} in
         compare | run)
-          if [[ $line != *--help* && $line != *--list* ]]; then
+          if [[ $line != *--help* && $line != *--list* && $line != *--from* ]]; then
             words+=(--dry-run --quiet)
             [[ $line == *--data* ]] || words+=(--data synthetic)
           fi
           output=$("$argument" "${words[@]:1}" 2>&1 >/dev/null) ||
             finding "${page#"$root"/}: $line: $output"
+          ;;
+        layout)
+          output=$("$argument" "${words[@]:1}" 2>&1 >/dev/null) ||
+            finding "${page#"$root"/}: $line: $output"
+          ;;
+        collectives | diff) # they measure, or need files: their flags must exist
+          output=$("$argument" "${words[1]}" --help)
+          for word in "${words[@]:2}"; do
+            [[ $word != -* ]] || grep -qE -- "(^|[ ,])${word%%=*}([ ,=]|$)" <<<"$output" ||
+              finding "${page#"$root"/}: $line: no flag $word"
+          done
           ;;
         *)
           grep -qE "^\./shardbench ${words[1]-compare}( |$)" "$root/shardbench" ||
@@ -106,7 +118,7 @@ check_results() {
   while read -r name; do
     grep -q "^|.*\`$name\`.*|" "$root/results/README.md" ||
       finding "results/README.md does not name $name"
-    for file in "$name.json" "$name.txt"; do
+    for file in "$name.json" "$name.txt"; do # and NAME.md for comparisons
       [[ -s $root/results/$file ]] || finding "results/$file is missing: run results/record.sh"
     done
   done < <("$root/results/record.sh" --list | awk '{ print $1 }')
@@ -120,7 +132,7 @@ check_stale_page() {
   trap "rm -rf '$copy'" EXIT
   mkdir -p "$copy/common/train" "$copy/docs"
   cp -r "$root/ddp" "$root/zero3" "$root/fsdp" "$copy/"
-  cp "$root/common/train/sharded.cpp" "$copy/common/train/"
+  cp "$root/common/train/"{sharded,bucketed}.cpp "$copy/common/train/"
   cp "$root/docs/make_three_strategies.sh" "$root/docs/three-strategies.md" "$copy/docs/"
   local make=$copy/docs/make_three_strategies.sh
   "$make" --check || finding "a fresh copy is called stale"
