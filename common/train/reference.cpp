@@ -200,10 +200,10 @@ void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b, c
     const at::Tensor x = a.narrow(0, offset, piece.count).to(at::kDouble);
     const at::Tensor y = b.narrow(0, offset, piece.count).to(at::kDouble);
     const double difference = (x - y).norm().item<double>();
-    const double norm = x.norm().item<double>();
-    if (difference <= kGradientFloor * all) continue;
-    const double relative = norm == 0 ? std::numeric_limits<double>::infinity() : difference / norm;
-    if (relative > result.gradient_max_rel_diff) {
+    // Relative to the tensor, but not below the floor: those that are zero but for rounding.
+    const double scale = std::max(x.norm().item<double>(), kGradientFloor / kGradientBound * all);
+    const double relative = difference == 0 ? 0 : difference / scale;
+    if (!(relative <= result.gradient_max_rel_diff)) {
       result.gradient_max_rel_diff = relative;
       result.gradient_worst_tensor = piece.parameter->name();
     }
