@@ -69,9 +69,7 @@ void Zero2::before_backward(Unit& unit) {
 
 at::Tensor Zero2::gradient_view(Parameter& parameter) { return gradients_.view(parameter); }
 
-void Zero2::gradient_ready(Parameter& parameter) {
-  gradients_.reduce_if_complete(*parameter.unit(), /*also_unwritten=*/false);
-}
+void Zero2::gradient_ready(Parameter& parameter) { gradients_.gradient_ready(parameter); }
 
 void Zero2::after_backward(Unit& unit) {
   gradients_.reduce_if_complete(unit, /*also_unwritten=*/true);

@@ -148,15 +148,19 @@ int compare_command(const Flags& flags, const CLI::App& command, const Program& 
   print_failures(comparison);
   const nlohmann::ordered_json document =
       bench::document(comparison, document_context(flags, program));
-  const bool kept = !file || write_results(*file, text_of(document));
+  // A file that nobody asked for may fail: nothing that was asked for is lost.
+  const bool written = !file || write_results(*file, text_of(document));
+  const bool kept = written || flags.out.empty();
   if (flags.format == "json") {
     fmt::print("{}", text_of(document));
   } else {
     fmt::print("{}",
                comparison_text(flags, comparison, {document.at("context"), document.at("config")},
-                               closing_words(flags, request, program, file)));
+                               closing_words(flags, request, program,
+                                             written ? file : std::optional<bench::OutputFile>())));
   }
-  return kept ? bench::exit_code(comparison) : kExitWrong;
+  const int code = bench::exit_code(comparison);
+  return kept ? code : std::max<int>(code, kExitWrong);
 }
 
 /// What is shown and how; only `compare` has these.

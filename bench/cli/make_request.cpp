@@ -45,7 +45,10 @@ ops::TuneMode tune_mode(const Flags& flags) {
 std::string training_data(const Flags& flags, const std::string& executable) {
   if (!flags.data.empty()) return flags.data;
   const std::string corpus = default_corpus(executable);
-  if (!std::filesystem::exists(corpus)) {
+  if (![&] {
+        std::error_code ignored;
+        return std::filesystem::exists(corpus, ignored);
+      }()) {
     throw UserError::format(
         "the default training text is not at {}: run ./shardbench setup, or "
         "give --data FILE, --data DIR or --data synthetic",

@@ -134,7 +134,8 @@ int run_command(const RunFlags& flags, const Program& program) {
   } else if (row.right() && file) {
     fmt::print("results: {}\n", file->path());
   }
-  return kept ? bench::exit_code(comparison) : kExitWrong;
+  const int code = bench::exit_code(comparison);
+  return kept ? code : std::max<int>(code, kExitWrong);
 }
 
 }  // namespace

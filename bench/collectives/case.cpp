@@ -55,6 +55,7 @@ std::vector<std::int64_t> counts_of(const CollectivesRequest& request, DType dty
     if (request.step_bytes > 0) {
       bytes += request.step_bytes;
     } else if (request.factor > 1) {
+      if (bytes > request.max_bytes / request.factor) break;  // the next one would be beyond -e
       bytes *= request.factor;
     } else {
       break;

@@ -70,6 +70,7 @@ std::string explain_keys(const Example& example, const std::string& key) {
   if (key == "link") return "The emulated network, RATE,LATENCY of each rank's port.";
   if (key == "bucket_cap_mib") return "Largest gradient bucket of strategies that have buckets.";
   if (key == "same_result" || key == "parity") {
+    if (!example.row->judged) return "Trained without a reference beside it: not measured.";
     return fmt::format(
         "Losses of all {} steps, weights and optimizer state against one process that does the "
         "same work in the same order: bit for bit (hash {:016x}). A row that differs says WRONG "

@@ -38,14 +38,8 @@ const char* words_for(Category category) {
   return "?";
 }
 
-const RankFigures& fullest(const Row& row) {
-  return *std::max_element(row.ranks.begin(), row.ranks.end(), [](const auto& a, const auto& b) {
-    return a.persistent_bytes < b.persistent_bytes;
-  });
-}
-
 std::string states_text(const Row& row) {
-  const RankFigures& rank = fullest(row);
+  const RankFigures& rank = row.fullest_rank();
   const sharding::FormulaMemory& formula = rank.formula;
   return fmt::format(
       "Between steps on the fullest rank ({}): weights {} + gradients {} + optimizer state {} by "

@@ -35,6 +35,7 @@ Cell process_cell(double bytes) { return bytes > 0 ? mib_cell(bytes) : Cell(kNot
 
 std::vector<Cell> rank_cells(const Row& row) {
   const RankFigures& rank = row.peak_rank();
+  const RankFigures& fullest = row.fullest_rank();
   const memory::CategoryBytes& at_peak = rank.memory.at_peak;
   const auto cell = [&](Category category) { return mib_cell(part(at_peak, category)); };
   return {cell(Category::kParam),
@@ -49,10 +50,10 @@ std::vector<Cell> rank_cells(const Row& row) {
           peak_place(rank.memory),
           mib_cell(row.first_step_peak().max),
           if_applies(row.init_peak().max > 0, mib_cell(row.init_peak().max)),
-          mib_cell(static_cast<double>(rank.persistent_bytes)),
-          mib_cell(static_cast<double>(rank.formula.persistent())),
-          Cell::of(difference(rank)),
-          Cell::of(rank.memory.padding),
+          mib_cell(static_cast<double>(fullest.persistent_bytes)),
+          mib_cell(static_cast<double>(fullest.formula.persistent())),
+          Cell::of(difference(fullest)),
+          Cell::of(fullest.memory.padding),
           process_cell(row.rss_peak().max),
           process_cell(row.pss_peak().max)};
 }

@@ -124,6 +124,9 @@ train::RunConfig job_of(const json& result, const train::RunConfig& base) {
   train::RunConfig job = base;
   job.strategy = result.at("strategy");
   job.world_size = result.at("world_size");
+  if (job.world_size < 1 || job.world_size > 64) {
+    throw UserError::format("world_size {} is not possible", job.world_size);
+  }
   job.batch = result.value("micro_batch", job.batch);
   if (result.contains("config")) read_axes(result.at("config"), job);
   return job;
@@ -165,7 +168,9 @@ StoredResults read(const json& document, const train::Registry& registry) {
   const json& config = stored.config = document.at("config");
   Comparison& comparison = stored.comparison;
   Request& request = comparison.request;
+  if (stored.context.contains("args")) stored.context.at("args").get<std::vector<std::string>>();
   request.base = read_base(config, stored.context);
+  if (request.base.accumulation < 1) throw UserError("accumulation must be at least 1");
   request.sweep = read_sweep(config);
   request.repetitions = config.value("repetitions", 1);
   request.peak_tflops = config.value("peak_tflops_per_rank", 0.0);
@@ -194,6 +199,8 @@ StoredResults read_document(const std::string& text, const std::string& name,
     throw UserError::format("{}: {}", name, error.what());
   } catch (const json::exception& error) {
     throw UserError::format("{}: not as compare writes it: {}", name, error.what());
+  } catch (const InvariantError& error) {
+    throw UserError::format("{}: its figures do not fit together: {}", name, error.what());
   }
 }
 

@@ -107,8 +107,17 @@ CallTotal read_call(const json& stored) {
           stored.at("time_ns")};
 }
 
+void require_rank(int rank, int world_size, const Row& row) {
+  if (rank >= 0 && rank < world_size) return;
+  throw UserError::format("result {} names rank {} of {}", row.strategy(), rank, world_size);
+}
+
 void read_times(const json& result, Row& row) {
-  row.step = summarize(result.at("step_time_ns").at("times").get<std::vector<std::int64_t>>());
+  const auto times = result.at("step_time_ns").at("times").get<std::vector<std::int64_t>>();
+  if (times.empty() || *std::min_element(times.begin(), times.end()) <= 0) {
+    throw UserError::format("result {} has no step times above 0", row.strategy());
+  }
+  row.step = summarize(times);
   const json& phases = result.at("phase_time_ns");
   row.forward_ns = phases.at("forward");
   row.backward_ns = phases.at("backward");
@@ -148,10 +157,18 @@ Row read_row(const json& result, const train::RunConfig& job, sharding::FormulaK
     return row;
   }
   for (const json& rank : result.at("per_rank")) {
+    require_rank(rank.at("rank"), job.world_size, row);
     row.ranks.push_back(read_rank(rank, result.at("memory_bytes"), row, model));
   }
-  if (row.ranks.empty()) throw UserError::format("result {} has no ranks", row.strategy());
-  for (const json& entry : result.at("traffic")) row.traffic.push_back(read_traffic(entry));
+  const int world_size = job.world_size;
+  if (row.ranks.size() != static_cast<std::size_t>(world_size)) {
+    throw UserError::format("result {} has {} ranks, not {}", row.strategy(), row.ranks.size(),
+                            world_size);
+  }
+  for (const json& entry : result.at("traffic")) {
+    row.traffic.push_back(read_traffic(entry));
+    require_rank(row.traffic.back().rank, world_size, row);
+  }
   for (const json& entry : result.value("calls", json::array())) {
     row.call_totals.push_back(read_call(entry));
   }

@@ -206,6 +206,13 @@ const RankFigures& Row::peak_rank() const {
   });
 }
 
+const RankFigures& Row::fullest_rank() const {
+  SHARDBENCH_CHECK(measured());
+  return *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.persistent_bytes < b.persistent_bytes;
+  });
+}
+
 Row failed_row(const train::RunConfig& config, sharding::FormulaKind formula,
                const std::optional<comm::AbortRecord>& failure, int signal,
                const std::string& reason) {

@@ -135,6 +135,8 @@ struct Row {
   Spread overlap() const;
   /// The rank with the largest peak. Requires measured().
   const RankFigures& peak_rank() const;
+  /// The rank that keeps most between steps. Requires measured().
+  const RankFigures& fullest_rank() const;
 };
 
 /// What a failure says to people: "rank 1 was lost in backward, unit h.3, reduce_scatter (call 17):

@@ -80,15 +80,18 @@ std::string problem_of(const json& result) {
 void add_figures(ResultRow& row, const json& result) {
   if (const auto memory = result.find("memory_bytes"); memory != result.end()) {
     row.figures["peak"] = memory->at("peak").get<double>();
-    row.figures["states"] = memory->at("persistent").get<double>();
+    row.figures["states"] = memory->at("persistent").get<double>();  // of the rank with that peak
   }
   if (const auto ranks = result.find("per_rank"); ranks != result.end() && !ranks->empty()) {
     double sent = 0;
     double calls = 0;
+    double states = 0;  // on the fullest rank
     for (const json& rank : *ranks) {
       sent += rank.at("sent_bytes").get<double>();
       calls = std::max(calls, rank.at("calls").get<double>());
+      states = std::max(states, rank.at("persistent_bytes").get<double>());
     }
+    row.figures["states"] = states;
     row.figures["sent"] = sent / static_cast<double>(ranks->size());
     row.figures["calls"] = calls;
   }
@@ -219,7 +222,8 @@ ResultFile parse_results(const std::string& path, const std::string& text) {
 }
 
 ResultFile read_results(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
     throw UserError::format("{}: a folder; name the result file in it", path);
   }
   std::ifstream stream(path, std::ios::binary);

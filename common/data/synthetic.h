@@ -10,7 +10,7 @@ namespace shardbench::data {
 class SyntheticSource final : public TokenSource {
  public:
   static constexpr std::int64_t kTrainingWindows = std::int64_t{1} << 20;
-  static constexpr std::int64_t kHeldOutWindows = std::int64_t{1} << 10;
+  static constexpr std::int64_t kHeldOutWindows = std::int64_t{1} << 7;
 
   /// Throws UserError unless vocab >= 1.
   SyntheticSource(std::uint64_t seed, std::int64_t vocab);

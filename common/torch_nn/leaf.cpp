@@ -95,7 +95,8 @@ at::Tensor Leaves::note_uses(const at::Tensor& output) {
 
 void Leaves::remove_hooks() {
   for (const auto& leaf : leaves_) {
-    if (leaf->tensor.requires_grad()) {
+    // Also one that has been frozen since.
+    if (torch::autograd::impl::post_acc_grad_hooks(leaf->tensor) != nullptr) {
       torch::autograd::impl::set_post_acc_grad_hooks(leaf->tensor, nullptr);
     }
   }

@@ -189,7 +189,6 @@ void TorchRoot::bound_in_sequential(torch::nn::Module& parent, const torch::nn::
     if (slot.ptr().get() != &child) continue;
     boundaries_.push_back({&slot, slot});
     slot = torch::nn::AnyModule(std::make_shared<SequentialChild>(slot));
-    return;
   }
 }
 
@@ -200,6 +199,12 @@ TorchUnit* TorchRoot::unit_of(const torch::nn::Module& module) const {
 
 at::Tensor TorchRoot::forward(const Tensors& inputs) {
   if (released_) throw UserError("the module was given back: adapt it again to train on");
+  for (const auto& leaf : leaves_.all()) {
+    if (leaf->tensor.requires_grad() == leaf->parameter->requires_grad()) continue;
+    throw UserError::format(
+        "parameter {} was frozen or unfrozen after the module was adapted: do it before",
+        leaf->parameter->name());
+  }
   const Running scope(this);
   return leaves_.note_uses(root_forward_(inputs));
 }

@@ -13,7 +13,7 @@ AgreedSteps agree_on_steps(comm::Communicator& comm, std::int64_t own) {
   all[comm.rank()] = own;
   comm.all_reduce({all.data(), comm.world_size(), DType::kInt64}, comm::ReduceOp::kMax,
                   {"steps of each rank's data", Phase::kMetrics})
-      .wait();
+      .wait_released();
   const auto shortest = std::min_element(all.begin(), all.end());
   return {*shortest, *std::max_element(all.begin(), all.end()),
           static_cast<int>(shortest - all.begin())};

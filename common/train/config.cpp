@@ -32,6 +32,17 @@ void validate(const OptimizerConfig& config) {
           "a number in [0, 1)");
 }
 
+void validate(const StrategyOptions& options) {
+  require(options.forward_prefetch >= 0, "--forward-prefetch", options.forward_prefetch,
+          "a number >= 0");
+  require(options.backward_prefetch >= 0, "--backward-prefetch", options.backward_prefetch,
+          "a number >= 0");
+  require(options.bucket_cap_mib > 0, "--bucket-cap-mib", options.bucket_cap_mib,
+          "a number above 0, such as 25");
+  require(options.first_bucket_mib > 0, "first bucket", options.first_bucket_mib,
+          "a number of MiB above 0");
+}
+
 double learning_rate(const OptimizerConfig& config, std::int64_t step) {
   if (step + 1 >= config.lr_warmup) return config.lr;
   return config.lr * static_cast<double>(step + 1) / config.lr_warmup;

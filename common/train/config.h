@@ -58,6 +58,9 @@ struct StrategyOptions {
   double first_bucket_mib = 1;
 };
 
+/// Throws UserError unless prefetch depths and bucket caps make sense.
+void validate(const StrategyOptions& options);
+
 /// `--inject KIND@rank,step,where`: a fault planted for tests and demonstrations.
 struct Injection {
   enum class Kind { kThrow, kKill, kExit, kStall, kSlow, kShort } kind = Kind::kThrow;

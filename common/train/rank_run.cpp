@@ -151,8 +151,8 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
   const std::unique_ptr<Model> model = models::build(config.model);
   const std::unique_ptr<Strategy> strategy = registry.find(config.strategy).make();
   strategy->attach({model.get(), comm.get(), config.options, config.seed, on_position});
-  Trainer trainer(config, {model.get(), strategy.get(), comm.get(), &feed, on_position});
   result.memory.init_peak = memory::tracker().peak();
+  Trainer trainer(config, {model.get(), strategy.get(), comm.get(), &feed, on_position});
   memory::tracker().reset_peak();
   memory::tracker().record_timeline(config.timeline);
 

@@ -202,8 +202,9 @@ void compare_gradients(Whole& whole, const at::Tensor& a, const at::Tensor& b, c
     const double difference = (x - y).norm().item<double>();
     // Relative to the tensor, but not below the floor: those that are zero but for rounding.
     const double scale = std::max(x.norm().item<double>(), kGradientFloor / kGradientBound * all);
-    const double relative = difference == 0 ? 0 : difference / scale;
-    if (!(relative <= result.gradient_max_rel_diff)) {
+    double relative = difference == 0 ? 0 : difference / scale;
+    if (std::isnan(relative)) relative = std::numeric_limits<double>::infinity();
+    if (relative > result.gradient_max_rel_diff) {
       result.gradient_max_rel_diff = relative;
       result.gradient_worst_tensor = piece.parameter->name();
     }

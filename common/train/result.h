@@ -44,7 +44,7 @@ struct MemoryReport {
   memory::CategoryBytes between_steps{};  ///< live after the last optimizer step
   std::int64_t peak = 0;                  ///< later steps
   std::int64_t first_step_peak = 0;
-  std::int64_t init_peak = 0;  ///< until weights, gradients and optimizer state were there
+  std::int64_t init_peak = 0;  ///< while weights got their values; before optimizer state
   Phase peak_phase = Phase::kInit;
   std::string peak_unit;
   std::int64_t padding = 0;  ///< alignment padding inside the persistent categories

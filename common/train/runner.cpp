@@ -80,13 +80,7 @@ void validate(const RunConfig& config, const Registry& registry) {
   require(config.warmup >= 0, "--warmup", config.warmup, "a number >= 0");
   require(config.accumulation >= 1, "--grad-accum", config.accumulation, "a number >= 1");
   require(config.threads >= 1, "--threads", config.threads, "a number >= 1");
-  require(config.options.forward_prefetch >= 0, "--forward-prefetch",
-          config.options.forward_prefetch, "a number >= 0");
-  require(config.options.backward_prefetch >= 0, "--backward-prefetch",
-          config.options.backward_prefetch, "a number >= 0");
-  if (config.options.bucket_cap_mib <= 0) {
-    throw UserError("--bucket-cap-mib must be above 0, such as 25");
-  }
+  validate(config.options);
   if (!(config.timeout_s >= 0.001)) {
     throw UserError::format("--timeout {} is too short: give seconds, at least 0.001",
                             config.timeout_s);

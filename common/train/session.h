@@ -49,9 +49,13 @@ class Session {
   /// Runs forward of micro-batch `index` (from 0) and returns its mean loss, one element.
   using Loss = std::function<at::Tensor(int index)>;
 
-  /// One optimizer step over `micro_batches` graphs on every rank; gradients are their mean.
+  /// One optimizer step over `micro_batches` graphs on every rank; gradients are their mean. Layers
+  /// are in training mode, with dropout masks of their own for every step, micro-batch and rank
+  /// (from options.seed; a Loss may set ops::forward_context() itself). A micro-batch whose loss
+  /// has no graph must be so on all ranks.
   StepResult step(const Loss& loss, int micro_batches = 1);
-  /// Mean loss over `batches` on every rank without gradients; ranks take rank 0's buffers first.
+  /// Mean loss over `batches` on every rank without gradients and with layers in evaluation mode;
+  /// ranks take rank 0's buffers first.
   double evaluate(const Loss& loss, int batches = 1);
 
   /// Steps done so far.

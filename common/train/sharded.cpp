@@ -47,9 +47,7 @@ at::Tensor ShardedStrategy::gradient_view(Parameter& parameter) {
   return gradients_.view(parameter);
 }
 
-void ShardedStrategy::gradient_ready(Parameter& parameter) {
-  gradients_.reduce_if_complete(*parameter.unit(), /*also_unwritten=*/false);
-}
+void ShardedStrategy::gradient_ready(Parameter& parameter) { gradients_.gradient_ready(parameter); }
 
 void ShardedStrategy::after_backward(Unit& unit) {
   reshard(sharded(unit));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "common/memory/process_memory.h"
@@ -12,6 +11,7 @@
 #include "common/optim/norm.h"
 #include "common/train/digest.h"
 #include "common/train/initial_values.h"
+#include "common/train/session.h"
 
 namespace shardbench::train {
 
@@ -58,7 +58,7 @@ StepRecord Trainer::step(std::int64_t index) {
   position(Phase::kOptimizer);
   float scale = 1.0f;
   if (config_.max_norm > 0) {
-    record.gradient_norm = gradient_norm(used);
+    record.gradient_norm = train::gradient_norm(strategy, *parts_.comm);
     scale = optim::clip_coefficient(record.gradient_norm, config_.max_norm);
   }
   optimizer_->set_lr(learning_rate(config_.optimizer, index));
@@ -69,7 +69,7 @@ StepRecord Trainer::step(std::int64_t index) {
   record.minor_faults = memory::minor_faults() - faults;
 
   position(Phase::kMetrics);
-  if (config_.max_norm <= 0) record.gradient_norm = gradient_norm(used);
+  if (config_.max_norm <= 0) record.gradient_norm = train::gradient_norm(strategy, *parts_.comm);
   parts_.comm->quiesce();
   fence("step ends");
   for (const comm::CallRecord& call : parts_.comm->calls()) {
@@ -115,27 +115,15 @@ double Trainer::evaluate(std::int64_t max_windows) {
   parts_.comm
       ->all_reduce({sums, 2, DType::kFloat64}, comm::ReduceOp::kSum,
                    {"evaluation", Phase::kMetrics})
-      .wait();
+      .wait_released();
   return sums[0] / sums[1];
 }
 
 double Trainer::mean_over_ranks(double loss) {
   parts_.comm
       ->all_reduce({&loss, 1, DType::kFloat64}, comm::ReduceOp::kAverage, {"loss", Phase::kMetrics})
-      .wait();
+      .wait_released();
   return loss;
-}
-
-double Trainer::gradient_norm(const std::vector<char>& used) {
-  optim::ExactSum sum;
-  optim::add_squares(parts_.strategy->owned(), used, sum);
-  if (!parts_.strategy->replicated()) {
-    parts_.comm
-        ->all_reduce({sum.limbs(), optim::ExactSum::kLimbs, DType::kInt64}, comm::ReduceOp::kSum,
-                     {"gradient norm", Phase::kMetrics})
-        .wait();
-  }
-  return std::sqrt(sum.value());
 }
 
 void Trainer::position(Phase phase) {

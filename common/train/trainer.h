@@ -41,7 +41,6 @@ class Trainer {
  private:
   double micro_batch(std::int64_t index, int micro, StepRecord& record);
   double mean_over_ranks(double loss);
-  double gradient_norm(const std::vector<char>& used);
   void position(Phase phase);
   void fence(std::string_view label);
   void digest_gradients();

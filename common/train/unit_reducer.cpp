@@ -15,6 +15,12 @@ namespace {
 /// Full gradients that may be in flight beside those being written: one, as FSDP2 does.
 constexpr std::size_t kReductionsInFlight = 1;
 
+bool lies_inside(const Unit& inner, const Unit& outer) {
+  if (inner.anchor == outer.anchor) return false;
+  const std::string& path = outer.anchor->path();
+  return path.empty() || inner.anchor->path().starts_with(path + ".");
+}
+
 }  // namespace
 
 void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
@@ -40,6 +46,9 @@ void UnitReducer::allocate(const Model& model, comm::Communicator& comm,
   for (const auto& unit : model.units()) {
     UnitGradients& state = units_.emplace_back();
     state.unit = unit.get();
+    for (const auto& other : model.units()) {
+      state.has_inner = state.has_inner || lies_inside(*other, *unit);
+    }
     sharding::UnitShape trainable{unit->name, 0, {}};
     for (Parameter* p : unit->parameters) {
       if (!p->requires_grad()) continue;
@@ -89,6 +98,11 @@ float* UnitReducer::full_gradient(UnitGradients& unit, std::size_t position) {
     zero_padding(unit.trainable, unit.buffer, static_cast<float*>(unit.full.data()));
   }
   return static_cast<float*>(unit.full.data()) + unit.buffer.offsets[position];
+}
+
+void UnitReducer::gradient_ready(const Parameter& parameter) {
+  const Unit& unit = *parameter.unit();
+  if (!units_[unit.index].has_inner) reduce_if_complete(unit, /*also_unwritten=*/false);
 }
 
 void UnitReducer::reduce_if_complete(const Unit& entered, bool also_unwritten) {

@@ -21,6 +21,7 @@ struct UnitGradients {
   sharding::ShardLayout layout;        ///< full gradients <-> every rank's shard memory
   comm::SymmetricMemory full;          ///< peers read it while they reduce
   std::vector<comm::Work> reductions;  ///< under way out of `full`
+  bool has_inner = false;              ///< other units are entered while this one is open
   bool entered = false;                ///< by backward, and not reduced since
   bool reduced_before = false;         ///< in this step: further reductions add to the shard
 };
@@ -47,6 +48,10 @@ class UnitReducer {
   void enter(const Unit& unit) { units_[unit.index].entered = true; }
   /// A view in which an op writes the parameter's gradient.
   at::Tensor view(const Parameter& parameter);
+  /// An op has written the last due gradient of the parameter: reduces its unit if it is complete.
+  /// A unit with others inside waits for reduce_if_complete: which of its parameters are used may
+  /// differ between ranks, and its reduction must come at one place among the inner units' calls.
+  void gradient_ready(const Parameter& parameter);
   /// Starts the unit's reduction once every use so far has written; unless `also_unwritten`, every
   /// parameter must have been used. Unwritten gradients count as zero.
   void reduce_if_complete(const Unit& unit, bool also_unwritten);
