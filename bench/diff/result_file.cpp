@@ -89,9 +89,9 @@ void add_figures(ResultRow& row, const json& result) {
     for (const json& rank : *ranks) {
       sent += rank.at("sent_bytes").get<double>();
       calls = std::max(calls, rank.at("calls").get<double>());
-      states = std::max(states, rank.at("persistent_bytes").get<double>());
+      states = std::max(states, rank.value("persistent_bytes", 0.0));
     }
-    row.figures["states"] = states;
+    if (states > 0) row.figures["states"] = states;
     row.figures["sent"] = sent / static_cast<double>(ranks->size());
     row.figures["calls"] = calls;
   }
