@@ -274,5 +274,43 @@ TEST(GradientCases, ReshardedParameterIsANamedError) {
   EXPECT_NE(failure.find("resharded"), std::string::npos) << failure;
 }
 
+/// A root with two heads of its own around one inner unit.
+class TwoHeads : public Module {
+ public:
+  TwoHeads() {
+    a_ = &add_parameter("head_a", {6, 6}, Init::normal(0.3));
+    b_ = &add_parameter("head_b", {6, 6}, Init::normal(0.3));
+    body_ = &add_child<Linear>("body", 6, 6);
+  }
+  std::string_view class_name() const override { return "TwoHeads"; }
+
+ protected:
+  at::Tensor forward(const Tensors& inputs) override {
+    const at::Tensor x = (*body_)(inputs[0]);
+    at::Tensor loss = at::mm(x, a_->tracked()).square().mean();
+    if (inputs.size() > 1) loss = loss + at::mm(x, b_->tracked()).square().mean();
+    return loss;
+  }
+
+ private:
+  Parameter* a_;
+  Parameter* b_;
+  Module* body_;
+};
+
+// The root is complete before the inner unit's backward on rank 0 and only after it on the others:
+// its reduction must come at the same place on all of them.
+TEST(GradientCases, OuterUnitOfWhichRanksUseDifferentParts) {
+  StrategyCase test;
+  test.build = [] { return std::make_unique<Model>("heads", std::make_unique<TwoHeads>()); };
+  test.forward = [](Model& model, int step, int micro, int rank) {
+    const at::Tensor x = fixed({4, 6}, step, micro, rank);
+    return std::vector<at::Tensor>{rank == 0 ? model(x, x) : model(x)};
+  };
+  for (const std::string& strategy : strategy_names()) {
+    for (int world : {1, 2, 3}) EXPECT_EQ(run_case(test, strategy, world), "");
+  }
+}
+
 }  // namespace
 }  // namespace shardbench::testing
