@@ -9,7 +9,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-program=${SHARDBENCH:-./shardbench}
+program=${SHARDBENCH:-$root/shardbench}
 few=(--steps 4) # where bytes are the point, not times
 gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
 five=(--strategy "ddp,zero1,zero2,zero3,fsdp")
@@ -103,9 +103,9 @@ for name in "${names[@]}"; do
     "$program" compare --from "$json" --format md --table "$(table_of "${arguments[@]}")" \
       >"$folder/$name.md" || failed+=("$name.md")
   fi
-  # Folders of the checkout say nothing about the result: paths become relative to it.
+  # Where program and checkout lie says nothing about the result: paths become relative.
   for file in "$json" "$screen" "$folder/$name.md"; do
-    [[ ! -e $file ]] || sed -i "s|$root/||g" "$file"
+    [[ ! -e $file ]] || sed -i "s|$program|build/bin/shardbench|g; s|$root/||g" "$file"
   done
 done
 ((${#failed[@]} == 0)) || {
