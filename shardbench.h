@@ -4,7 +4,8 @@
 /// (common/torch_nn/adapter.h). Link shardbench::shardbench.
 
 #include "common/comm/job.h"
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/memory/allocator.h"
 #include "common/memory/tracker.h"

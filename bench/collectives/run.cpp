@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/collectives/rank_bench.h"
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/core/machine_info.h"
 

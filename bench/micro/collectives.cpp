@@ -10,7 +10,7 @@
 #include "bench/collectives/bandwidth.h"
 #include "bench/micro/micro.h"
 #include "common/comm/job.h"
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 
 namespace shardbench::micro {
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/kind.h"
 #include "common/core/phase.h"
 
 namespace shardbench::comm {
@@ -40,6 +41,9 @@ class Job {
   virtual int world_size() const = 0;
   /// Where the rank is now: shown when it dies or stalls. Cheap (a few stores).
   virtual void set_position(int rank, Phase phase, std::string_view unit) = 0;
+  /// Which collective the rank waits in now: part of its position. Cheap.
+  virtual void enter_collective(int rank, CollectiveKind kind, std::int64_t sequence) = 0;
+  virtual void leave_collective(int rank) = 0;
   /// How far the job is, in units of its own (steps): for the launcher's progress display; also
   /// counts as a sign of life of `rank`.
   virtual void set_progress(int rank, std::int64_t done) = 0;
@@ -47,9 +51,16 @@ class Job {
   /// First call wins; wakes every waiting rank.
   virtual void abort(const AbortRecord& record) = 0;
   virtual std::optional<AbortRecord> aborted() const = 0;
+  /// Throws JobAborted with the record's message if the job has ended. Cheap.
+  virtual void check_alive() const = 0;
+  /// Default deadline of every wait.
+  virtual std::chrono::milliseconds timeout() const = 0;
   /// The rank's last position and the collective it is in, as an unfinished record.
   virtual AbortRecord position_of(int rank) const = 0;
 };
+
+/// "rank 1 (phase backward, unit 'h.3', in all_reduce #17)".
+std::string describe_position(const Job& job, int rank);
 
 /// How the ranks of a job ended.
 struct JobOutcome {

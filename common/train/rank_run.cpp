@@ -13,7 +13,8 @@
 #include <utility>
 
 #include "common/comm/link.h"
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/core/rank_context.h"
 #include "common/memory/allocator.h"

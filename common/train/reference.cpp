@@ -6,7 +6,7 @@
 #include <limits>
 #include <thread>
 
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
 #include "common/models/build.h"
 #include "common/optim/norm.h"
 #include "common/train/digest.h"

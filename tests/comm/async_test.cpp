@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 #include "common/memory/tracker.h"
 #include "tests/comm/elements.h"
 #include "tests/support/ranks.h"

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "tests/comm/elements.h"
 #include "tests/support/ranks.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "common/comm/segment_job.h"
+#include "common/comm/shm/segment_job.h"
 #include "tests/comm/elements.h"
 #include "tests/support/ranks.h"
 

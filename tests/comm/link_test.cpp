@@ -8,7 +8,7 @@
 #include "common/comm/call_shape.h"
 #include "common/comm/link_schedule.h"
 #include "common/comm/recorder.h"
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {

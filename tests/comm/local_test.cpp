@@ -1,7 +1,8 @@
 // One rank: the local backend, and shm beside it.
 #include <gtest/gtest.h>
 
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "tests/comm/elements.h"
 

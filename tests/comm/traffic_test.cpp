@@ -6,8 +6,9 @@
 #include <thread>
 
 #include "common/comm/link.h"
+#include "common/comm/local/local.h"
 #include "common/comm/recorder.h"
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 #include "tests/comm/elements.h"
 #include "tests/support/ranks.h"
 

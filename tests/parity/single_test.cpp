@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
 #include "common/models/build.h"
 #include "common/optim/optimizer.h"
 #include "common/train/single.h"

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
 #include "common/core/error.h"
 #include "common/memory/tracker.h"
 #include "common/modules/autograd.h"

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 
 namespace shardbench::testing {
 namespace {

@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include "common/comm/job.h"
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/memory/allocator.h"
 #include "common/optim/norm.h"

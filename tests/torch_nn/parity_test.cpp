@@ -6,7 +6,8 @@
 
 #include <cstring>
 
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/train/session.h"
 #include "common/train/single.h"

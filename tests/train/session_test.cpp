@@ -9,7 +9,8 @@
 
 #include <map>
 
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/models/build.h"
 #include "common/optim/norm.h"

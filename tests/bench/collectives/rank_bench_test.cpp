@@ -7,7 +7,8 @@
 
 #include "common/comm/call_shape.h"
 #include "common/comm/link.h"
-#include "common/comm/shm.h"
+#include "common/comm/local/local.h"
+#include "common/comm/shm/shm.h"
 #include "tests/support/ranks.h"
 
 namespace shardbench::bench {

@@ -1,4 +1,4 @@
-#include "common/comm/peer_window.h"
+#include "common/comm/shm/peer_window.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/comm/segment_job.h"
+#include "common/comm/shm/segment_job.h"
 #include "common/core/error.h"
 #include "common/core/rank_context.h"
 
@@ -39,6 +39,17 @@ void SegmentJob::set_position(int rank, Phase phase, std::string_view unit) {
   state.phase.store(static_cast<std::uint32_t>(phase), std::memory_order_relaxed);
   state.unit.store(unit);
   state.heartbeat.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SegmentJob::enter_collective(int rank, CollectiveKind kind, std::int64_t sequence) {
+  RankState& state = segment_->rank(rank);
+  state.heartbeat.fetch_add(1, std::memory_order_relaxed);
+  state.sequence.store(sequence, std::memory_order_relaxed);
+  state.collective.store(static_cast<std::int32_t>(kind) + 1, std::memory_order_relaxed);
+}
+
+void SegmentJob::leave_collective(int rank) {
+  segment_->rank(rank).collective.store(0, std::memory_order_relaxed);
 }
 
 void SegmentJob::set_progress(int rank, std::int64_t done) {

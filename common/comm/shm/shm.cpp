@@ -1,9 +1,9 @@
-#include "common/comm/shm.h"
+#include "common/comm/shm/shm.h"
 
 #include <exception>
 
 #include "common/comm/reduce.h"
-#include "common/comm/shm_engine.h"
+#include "common/comm/shm/engine.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {

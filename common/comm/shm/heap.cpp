@@ -1,4 +1,4 @@
-#include "common/comm/heap.h"
+#include "common/comm/shm/heap.h"
 
 #include <algorithm>
 

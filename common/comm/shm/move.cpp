@@ -2,7 +2,7 @@
 #include "common/comm/copy.h"
 #include "common/comm/reduce.h"
 #include "common/comm/segments.h"
-#include "common/comm/shm_engine.h"
+#include "common/comm/shm/engine.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {

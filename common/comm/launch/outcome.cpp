@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/comm/segment_job.h"
+#include "common/comm/launch/outcome.h"
 #include "common/core/error.h"
 #include "common/core/rank_context.h"
 

@@ -13,12 +13,6 @@ namespace shardbench::comm {
 /// ranks that are threads of one process.
 std::unique_ptr<Communicator> make_shm(std::shared_ptr<Job> job, int rank);
 
-/// W = 1 without shared memory.
-std::unique_ptr<Communicator> make_local();
-
-/// The wire matrix that belongs to it: one rank never sends anything.
-std::shared_ptr<const WireMatrix> local_wire_matrix();
-
 /// The bytes that `make_shm` communicators of this job have moved.
 std::shared_ptr<const WireMatrix> wire_matrix(std::shared_ptr<Job> job);
 

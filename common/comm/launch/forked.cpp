@@ -13,7 +13,7 @@
 #include <cstring>
 #include <iostream>
 
-#include "common/comm/segment_job.h"
+#include "common/comm/launch/outcome.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {

@@ -1,7 +1,8 @@
 #include <algorithm>
 
-#include "common/comm/futex.h"
-#include "common/comm/shm_engine.h"
+#include "common/comm/shm/engine.h"
+#include "common/comm/in_collective.h"
+#include "common/comm/shm/futex.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {
@@ -9,22 +10,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::nanoseconds kSlice = std::chrono::milliseconds(50);
-
-/// Shows a rank as being inside a collective while it waits there.
-class InCollective {
- public:
-  InCollective(RankState& state, CollectiveKind kind, std::int64_t sequence) : state_(state) {
-    state_.heartbeat.fetch_add(1, std::memory_order_relaxed);
-    state_.sequence.store(sequence, std::memory_order_relaxed);
-    state_.collective.store(static_cast<std::int32_t>(kind) + 1, std::memory_order_relaxed);
-  }
-  ~InCollective() { state_.collective.store(0, std::memory_order_relaxed); }
-  InCollective(const InCollective&) = delete;
-  InCollective& operator=(const InCollective&) = delete;
-
- private:
-  RankState& state_;
-};
 
 }  // namespace
 
@@ -74,7 +59,7 @@ void ShmEngine::shut_down() {
 void ShmEngine::block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline) {
   if (done()) return;
   if (shut_down_) throw JobAborted("a call was waited for after its communicator had been dropped");
-  const InCollective position(segment_.rank(rank_), call.spec_.kind, call.sequence_);
+  const InCollective position(*job_, rank_, call.spec_.kind, call.sequence_);
   const Clock::time_point start = Clock::now();
   const Clock::time_point end = deadline.value_or(start + job_->options().timeout);
   const std::int64_t moved_before = moved_ns_;

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/comm/heap.h"
 #include "common/comm/job.h"
-#include "common/comm/segment.h"
+#include "common/comm/shm/heap.h"
+#include "common/comm/shm/segment.h"
 
 namespace shardbench::comm {
 
@@ -22,6 +22,8 @@ class SegmentJob : public Job {
 
   int world_size() const override { return options_.world_size; }
   void set_position(int rank, Phase phase, std::string_view unit) override;
+  void enter_collective(int rank, CollectiveKind kind, std::int64_t sequence) override;
+  void leave_collective(int rank) override;
   void set_progress(int rank, std::int64_t done) override;
   std::int64_t progress() const override;
   void abort(const AbortRecord& record) override;
@@ -32,8 +34,8 @@ class SegmentJob : public Job {
   SharedSegment& segment() const { return *segment_; }
   /// Cheap: one load.
   bool is_aborted() const { return segment_->header().winner.load(std::memory_order_acquire) >= 0; }
-  /// Throws JobAborted with the record's message if the job has ended.
-  void check_alive() const;
+  void check_alive() const override;
+  std::chrono::milliseconds timeout() const override { return options_.timeout; }
 
   /// The heap of a rank of this process, made when first asked for.
   std::shared_ptr<SymmetricHeap> heap(int rank);
@@ -58,31 +60,7 @@ class SegmentJob : public Job {
 /// The job behind the interface; throws InvariantError for a foreign implementation.
 std::shared_ptr<SegmentJob> as_segment_job(const std::shared_ptr<Job>& job);
 
-/// "rank 1 (phase backward, unit 'h.3', in all_reduce #17)".
-std::string describe_position(const Job& job, int rank);
-
 /// "2.5 s" or "300 s" or "40 ms".
 std::string format_duration(std::chrono::milliseconds duration);
-
-/// Brings the outcome of a job into one record; used by both launchers.
-JobOutcome make_outcome(const SegmentJob& job, std::vector<std::string> results, int signal);
-
-/// Runs one rank's function: sets the thread's rank context, turns what it throws into the abort
-/// record, and marks the rank as ended. Returns whether it returned normally.
-bool run_rank(SegmentJob& job, int rank, const std::function<std::string(int)>& rank_main,
-              std::string& result);
-
-/// Ends a job in which no rank has shown any progress for the job's timeout.
-class StallWatch {
- public:
-  explicit StallWatch(SegmentJob& job);
-  /// Call every now and then. Aborts the job when it has stalled.
-  void check();
-
- private:
-  SegmentJob& job_;
-  std::vector<std::uint64_t> beats_;
-  std::vector<std::chrono::steady_clock::time_point> since_;
-};
 
 }  // namespace shardbench::comm

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/comm/segment_job.h"
+#include "common/comm/shm/segment_job.h"
 
 namespace shardbench::comm {
 

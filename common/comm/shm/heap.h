@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/comm/communicator.h"
-#include "common/comm/segment.h"
+#include "common/comm/shm/segment.h"
 #include "common/memory/category.h"
 
 namespace shardbench::comm {

@@ -1,9 +1,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "common/comm/local/local.h"
 #include "common/comm/reduce.h"
 #include "common/comm/segments.h"
-#include "common/comm/shm.h"
 #include "common/core/error.h"
 #include "common/memory/tracker.h"
 

@@ -1,4 +1,4 @@
-#include "common/comm/segment.h"
+#include "common/comm/shm/segment.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/comm/futex.h"
+#include "common/comm/shm/futex.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {

@@ -1,4 +1,4 @@
-#include "common/comm/shm_engine.h"
+#include "common/comm/shm/engine.h"
 
 #include <algorithm>
 #include <thread>

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <thread>
 
-#include "common/comm/segment_job.h"
+#include "common/comm/launch/outcome.h"
 
 namespace shardbench::comm {
 

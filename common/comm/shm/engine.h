@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/peer_window.h"
-#include "common/comm/segment_job.h"
-#include "common/comm/shm_call.h"
+#include "common/comm/shm/call.h"
+#include "common/comm/shm/peer_window.h"
+#include "common/comm/shm/segment_job.h"
 
 namespace shardbench::comm {
 
