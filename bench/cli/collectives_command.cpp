@@ -42,6 +42,7 @@ nlohmann::ordered_json document_of(const bench::CollectivesReport& report,
   bench::Request request;  // what the context says of machine and program
   request.worlds = {report.request.world_size};
   request.base.link = report.request.link;
+  request.base.backend = report.backend;
   nlohmann::ordered_json context = bench::context_json(
       request, {program.args, flags.context, program.executable, program.torch_version});
   for (const char* key : {"seed", "deterministic"}) context.erase(key);
@@ -62,14 +63,14 @@ int collectives_command(const CollectivesFlags& flags, const Program& program) {
   const std::size_t rows = bench::plan_cases(request).size();
   bench::require_memory(request, bench::available_memory());
   std::optional<bench::OutputFile> file;
-  if (!flags.out.empty()) file.emplace(flags.out);
+  if (!flags.out.empty() && program.speaks()) file.emplace(flags.out);
   if (!flags.quiet) warn_about_cores(request);
 
   ProgressLine progress(!flags.quiet);
   progress.begin("collectives", 1, 1);
-  const bench::CollectivesReport report = bench::run_collectives(request, [&](std::int64_t done) {
-    progress.step(static_cast<int>(done), static_cast<int>(rows));
-  });
+  const bench::CollectivesReport report = bench::run_collectives(
+      *program.ranks, request,
+      [&](std::int64_t done) { progress.step(static_cast<int>(done), static_cast<int>(rows)); });
   progress.clear();
 
   if (report.failure) say(fmt::format("shardbench: {}\n", report.failure->message));
@@ -137,12 +138,13 @@ void add_what(CLI::App& app, CollectivesFlags& flags) {
       ->group(group);
 }
 
-void add_how(CLI::App& app, CollectivesFlags& flags) {
+void add_how(CLI::App& app, CollectivesFlags& flags, const Program& program) {
   const std::string group = "Running";
   bench::CollectivesRequest& request = flags.request;
+  request.world_size = program.default_world_size();
   add_count(app, "--world,--nproc", 1, kMostRanks, "ranks",
             [&](std::int64_t n) { request.world_size = static_cast<int>(n); })
-      ->default_str("2")
+      ->default_str(fmt::format("{}", request.world_size))
       ->group(group);
   add_count(app, "-n,--iters", 1, 1'000'000, "measured calls per row",
             [&](std::int64_t n) { request.iterations = static_cast<int>(n); })
@@ -163,10 +165,8 @@ void add_how(CLI::App& app, CollectivesFlags& flags) {
       })
       ->default_str("symmetric")
       ->group(group);
-  add_value(app, "--backend", "NAME", "what moves bytes: auto or shm (shared memory)",
-            [](const std::string& text) {
-              parse_choice("--backend", text, {"auto", "shm"});
-            })
+  add_value(app, "--backend", "NAME", kBackendHelp,
+            [&](const std::string& text) { request.backend = parse_backend(text); })
       ->default_str("auto")
       ->group(group);
   add_value(app, "--link", "RATE,LATENCY", "emulate a network, such as 1Gbit,20us",
@@ -226,7 +226,7 @@ void add_collectives(CLI::App& app, const Program& program, Command& chosen) {
       "collectives", "bandwidth of each collective, with the columns and flags of nccl-tests");
   const auto flags = std::make_shared<CollectivesFlags>();
   add_what(*command, *flags);
-  add_how(*command, *flags);
+  add_how(*command, *flags, program);
   add_output(*command, *flags);
   command->callback([&chosen, &program, flags] {
     chosen = [&program, flags] { return collectives_command(*flags, program); };

@@ -24,7 +24,8 @@ namespace {
 
 /// The --out file, or the usual place; nothing when that place cannot be written, or when the
 /// document goes to stdout anyway.
-std::optional<bench::OutputFile> output_file(const Flags& flags) {
+std::optional<bench::OutputFile> output_file(const Flags& flags, const Program& program) {
+  if (!program.speaks()) return std::nullopt;
   if (!flags.out.empty()) return bench::OutputFile(flags.out);
   if (flags.format == "json") return std::nullopt;
   try {
@@ -130,14 +131,15 @@ int compare_command(const Flags& flags, const CLI::App& command, const Program& 
     print_list(program, flags.format);
     return kExitDone;
   }
-  const bench::Request request = make_request(flags, program.registry, program.executable);
+  bench::Request request = make_request(flags, program.registry, program.executable);
+  resolve_backend(request, program);
   validate_all(request, program, !flags.dry_run);
   if (flags.dry_run) {
     print_warnings(flags, request, program);
     print_plan(request, program, flags.format);
     return kExitDone;
   }
-  const std::optional<bench::OutputFile> file = output_file(flags);
+  const std::optional<bench::OutputFile> file = output_file(flags, program);
   print_context(flags, request, program);
   print_warnings(flags, request, program);
   if (!flags.quiet && bench::blocks_of(request).size() > 1) {
@@ -194,6 +196,7 @@ void add_table_flags(CLI::App& command, Flags& flags) {
 void add_compare(CLI::App& app, const Program& program, Command& chosen) {
   CLI::App* command = app.add_subcommand("compare", "strategies side by side on the same work");
   const auto flags = std::make_shared<Flags>();
+  flags->worlds = {program.default_world_size()};
   std::vector<std::string> known;
   for (const train::StrategyEntry& entry : program.registry.entries()) known.push_back(entry.name);
   add_value(
@@ -211,7 +214,7 @@ void add_compare(CLI::App& app, const Program& program, Command& chosen) {
               for (int w : flags->worlds) numbers.push_back(fmt::format("{}", w));
               require_distinct("--world", text, numbers);
             })
-      ->default_str("2")
+      ->default_str(fmt::format("{}", flags->worlds.front()))
       ->group("Work");
   add_model_flags(*command, *flags);
   add_work_flags(*command, *flags);

@@ -300,10 +300,8 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
             [&](const std::string& text) { flags.options.init = train::parse_init(text); })
       ->default_str("deferred")
       ->group(group);
-  add_value(app, "--backend", "NAME", "what moves bytes: auto or shm (shared memory)",
-            [&](const std::string& text) {
-              flags.backend = parse_choice("--backend", text, {"auto", "shm"});
-            })
+  add_value(app, "--backend", "NAME", kBackendHelp,
+            [&](const std::string& text) { flags.backend = parse_backend(text); })
       ->default_str("auto")
       ->group(group);
   add_value(app, "--link", "RATE,LATENCY[,..]",

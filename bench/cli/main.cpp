@@ -1,7 +1,12 @@
 #include <csignal>
+#include <cstdio>
 
+#include "bench/cli/launched.h"
 #include "bench/cli/program.h"
 #include "bench/cli/strategies.h"
+#include "common/comm/launch/environment.h"
+#include "common/comm/store/tcp_store.h"
+#include "common/core/error.h"
 #include "common/train/runner.h"
 
 namespace {
@@ -12,20 +17,25 @@ void ignore_signals() {
   for (int number : {SIGINT, SIGTERM}) std::signal(number, SIG_IGN);
 }
 
-/// The real engine: forked ranks. This process itself never touches LibTorch.
-bench::Engine engine_for(const train::Registry& registry) {
+/// The real engine, on the program's ranks. Where it forks them, this process itself never touches
+/// LibTorch.
+bench::Engine engine_for(const cli::Program& program) {
   bench::Engine engine;
-  engine.run = [&registry](const train::RunConfig& config, const train::Progress& progress,
-                           const train::RankObserver& observer) {
-    train::StrategyRun run = train::run_strategy(config, registry, progress, observer);
+  engine.run = [&program](const train::RunConfig& config, const train::Progress& progress,
+                          const train::RankObserver& observer) {
+    train::StrategyRun run =
+        train::run_strategy(*program.ranks, config, program.registry, progress, observer);
     // Results are still to be written: a second Ctrl-C must not cut them off.
     if (run.signal != 0) ignore_signals();
     return run;
   };
-  engine.reference = train::run_reference;
+  engine.reference = [&program](const train::RunConfig& config, train::AccumulationOrder order,
+                                const train::Progress& progress) {
+    return train::run_reference(*program.ranks, config, order, progress);
+  };
   engine.judge = train::judge;
-  engine.tune = [](const train::RunConfig& config) {
-    train::TuningRun run = train::run_tuning(config);
+  engine.tune = [&program](const train::RunConfig& config) {
+    train::TuningRun run = train::run_tuning(*program.ranks, config);
     if (run.signal != 0) ignore_signals();
     return run;
   };
@@ -37,7 +47,7 @@ bench::Engine engine_for(const train::Registry& registry) {
 int main(int argc, char** argv) {
   cli::Program program;
   program.registry = cli::all_strategies();
-  program.engine = engine_for(program.registry);
+  program.engine = engine_for(program);
   program.validate = [&program](const train::RunConfig& config) {
     train::validate(config, program.registry);
   };
@@ -47,5 +57,18 @@ int main(int argc, char** argv) {
   program.executable = cli::executable_path();
   program.torch_version = SHARDBENCH_TORCH_VERSION;
   program.args.assign(argv, argv + argc);
+  try {
+    const comm::LaunchEnvironment found = comm::detect_launcher();
+    if (found.launcher != comm::Launcher::kNone) {
+      return cli::run_launched(program, found, comm::open_tcp_store);
+    }
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "shardbench: %s\n", error.what());
+    return cli::kExitUsage;
+  } catch (const JobAborted& error) {
+    std::fprintf(stderr, "shardbench: %s\n", error.what());
+    return cli::kExitLost;
+  }
+  program.ranks = comm::forked_ranks();
   return cli::run_program(program);
 }

@@ -87,6 +87,7 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   base.deterministic = flags.deterministic;
   base.tuning.mode = tune_mode(flags);
   base.threads = flags.threads;
+  base.backend = flags.backend;
   base.link = flags.link;
   base.timeout_s = flags.timeout_s;
   base.inject = flags.inject;

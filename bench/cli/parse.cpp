@@ -121,4 +121,8 @@ std::pair<std::string, std::string> parse_pair(const std::string& flag, const st
   return {text.substr(0, equal), text.substr(equal + 1)};
 }
 
+std::string parse_backend(const std::string& text) {
+  return parse_choice("--backend", text, {"auto", "shm", "mpi", "nccl"});
+}
+
 }  // namespace shardbench::cli

@@ -29,4 +29,9 @@ void require_distinct(const std::string& flag, const std::string& text,
 /// "key=value" with a non-empty key.
 std::pair<std::string, std::string> parse_pair(const std::string& flag, const std::string& text);
 
+/// `--backend`, the same in every command.
+std::string parse_backend(const std::string& text);
+inline constexpr const char* kBackendHelp =
+    "what moves bytes: auto, shm (shared memory), mpi or nccl (started by mpirun or torchrun)";
+
 }  // namespace shardbench::cli

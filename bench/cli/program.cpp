@@ -26,12 +26,6 @@ void print_error(std::string message) {
   say(fmt::format("shardbench: {}\n", message));
 }
 
-std::string version_line(const Program& program) {
-  const BuildInfo build = build_info();
-  return fmt::format("shardbench {} ({}), {}, LibTorch {}, {}", build.version, build.git_sha,
-                     build.build_type, program.torch_version, build.compiler);
-}
-
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
@@ -103,9 +97,9 @@ int parse_and_run(CLI::App& app, const Program& program, const Command& chosen) 
     fmt::print("{}\n", version_line(program));
     return kExitDone;
   } catch (const CLI::ParseError& error) {
-    print_error(explain(app, error));
-    return kExitUsage;
+    throw UserError(explain(app, error));
   }
+  if (program.agree) program.agree();
   return chosen();
 }
 
@@ -114,6 +108,7 @@ int run_guarded(CLI::App& app, const Program& program, const Command& chosen) {
     return parse_and_run(app, program, chosen);
   } catch (const UserError& error) {
     print_error(error.what());
+    if (program.refused) program.refused(error.what());
     return kExitUsage;
   } catch (const JobAborted& error) {
     print_error(error.what());
@@ -153,6 +148,17 @@ int run_program(const Program& program) {
   add_layout(app, program, chosen);
   add_collectives(app, program, chosen);
   return with_written_output(run_guarded(app, program, chosen));
+}
+
+std::string version_line(const Program& program) {
+  const BuildInfo build = build_info();
+  return fmt::format("shardbench {} ({}), {}, LibTorch {}, {}", build.version, build.git_sha,
+                     build.build_type, program.torch_version, build.compiler);
+}
+
+int Program::default_world_size() const {
+  const int launched = ranks == nullptr ? 0 : ranks->launched_world_size();
+  return launched > 0 ? launched : 2;
 }
 
 std::string executable_path() {

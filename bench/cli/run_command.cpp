@@ -49,6 +49,7 @@ void refuse_lists(const bench::Sweep& sweep) {
 bench::Request run_request(const RunFlags& flags, const Program& program) {
   refuse_lists(flags.common.sweep);
   bench::Request request = make_request(flags.common, program.registry, program.executable);
+  resolve_backend(request, program);
   request.base.warmup = flags.steps > kWarmup ? kWarmup : 0;
   request.base.steps = flags.steps - request.base.warmup;
   request.base.eval_every = flags.eval_every > 0 ? flags.eval_every : flags.steps;
@@ -95,7 +96,7 @@ int run_command(const RunFlags& flags, const Program& program) {
     return kExitDone;
   }
   std::optional<bench::OutputFile> file;
-  if (!flags.common.out.empty()) file.emplace(flags.common.out);
+  if (!flags.common.out.empty() && program.speaks()) file.emplace(flags.common.out);
   print_context(flags.common, request, program);
   print_warnings(flags.common, request, program);
   if (const int signal = bench::tune(request, program.engine); signal != 0) return 128 + signal;
@@ -145,6 +146,7 @@ void add_run(CLI::App& app, const Program& program, Command& chosen) {
   const auto flags = std::make_shared<RunFlags>();
   Flags& common = flags->common;
   common.strategies = {"fsdp"};
+  common.worlds = {program.default_world_size()};
   add_value(*command, "--strategy", "NAME", "one strategy",
             [flags](const std::string& text) {
               flags->common.strategies = parse_list("--strategy", text);
@@ -157,7 +159,7 @@ void add_run(CLI::App& app, const Program& program, Command& chosen) {
       ->group("Work");
   add_count(*command, "--world,--nproc", 1, 64, "ranks",
             [flags](std::int64_t n) { flags->common.worlds = {static_cast<int>(n)}; })
-      ->default_str("2")
+      ->default_str(fmt::format("{}", common.worlds.front()))
       ->group("Work");
   add_model_flags(*command, common);
   add_work_flags(*command, common);

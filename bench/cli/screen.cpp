@@ -16,7 +16,19 @@
 
 namespace shardbench::cli {
 
-void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+namespace {
+bool silent = false;
+}  // namespace
+
+void be_silent() {
+  silent = true;
+  // What is printed on stdout is rank 0's to print.
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) std::fclose(stdout);
+}
+
+void say(const std::string& text) {
+  if (!silent) std::fputs(text.c_str(), stderr);
+}
 
 namespace {
 
@@ -101,6 +113,20 @@ void print_warnings(const Flags& flags, const bench::Request& request, const Pro
            "--units (block or tensor)");
     }
   }
+}
+
+void resolve_backend(bench::Request& request, const Program& program) {
+  if (program.ranks == nullptr) return;
+  const auto timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(request.base.timeout_s * 1000));
+  std::string found;
+  for (const int world_size : request.worlds) {
+    const std::string backend =
+        program.ranks->backend_for({world_size, timeout, request.base.backend});
+    comm::refuse_link(request.base.link.has_value() || !request.sweep.links.empty(), backend);
+    if (found.empty() || world_size > 1) found = backend;
+  }
+  if (found != "local") request.base.backend = found;
 }
 
 void validate_all(const bench::Request& request, const Program& program, bool will_run) {

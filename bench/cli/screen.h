@@ -9,6 +9,9 @@
 
 namespace shardbench::cli {
 
+/// From now on this process prints nothing: rank 0 of the launched ones does.
+void be_silent();
+
 /// Writes to stderr. A closed or full stderr is no reason to lose results: failures are ignored.
 void say(const std::string& text);
 
@@ -39,6 +42,10 @@ void print_tuning(const Flags& flags, const ops::TuningTable& table);
 void print_warnings(const Flags& flags, const bench::Request& request, const Program& program);
 /// Models, strategies, unit policies and tables, to stdout in one of the formats of `compare`.
 void print_list(const Program& program, const std::string& format);
+
+/// Puts the backend that will be used in place of the one asked for. Throws UserError when it
+/// cannot be had here, or a link is to be emulated over a real one.
+void resolve_backend(bench::Request& request, const Program& program);
 
 /// Checks every job of the request; whether it fits this machine only if it `will_run`.
 void validate_all(const bench::Request& request, const Program& program, bool will_run);

@@ -41,6 +41,7 @@ struct CollectivesRequest {
   int warmup = 5;
   int checks = 1;         ///< checked calls per row; 0: none
   bool symmetric = true;  ///< memory that peers reach directly; otherwise through staging
+  std::string backend = "auto";  ///< auto, shm, mpi or nccl
   std::optional<comm::LinkModel> link;
   std::chrono::milliseconds timeout{300'000};
   std::optional<CollectivesFault> fault;

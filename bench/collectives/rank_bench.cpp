@@ -44,7 +44,7 @@ struct RankBench::Memory {
   std::byte* data[2] = {};
 };
 
-RankBench::RankBench(comm::Communicator& comm, const comm::WireMatrix& wire,
+RankBench::RankBench(comm::Communicator& comm, const comm::WireMatrix* wire,
                      const CollectivesRequest& request, Spoil spoil)
     : comm_(comm), wire_(wire), request_(request), spoil_(std::move(spoil)) {
   memory_ = std::make_unique<Memory>(comm, request.symmetric,
@@ -178,14 +178,12 @@ void RankBench::meet() {
   comm_.barrier(kTag).wait();
 }
 
-std::int64_t RankBench::wire_total() const {
-  std::int64_t total = 0;
-  for (int source = 0; source < comm_.world_size(); ++source) {
-    for (int destination = 0; destination < comm_.world_size(); ++destination) {
-      total += wire_.bytes(row_.kind, kTag.phase, source, destination);
-    }
+std::int64_t RankBench::wire_sent() const {
+  std::int64_t sent = 0;
+  for (int peer = 0; wire_ != nullptr && peer < comm_.world_size(); ++peer) {
+    if (peer != comm_.rank()) sent += wire_->bytes(row_.kind, kTag.phase, comm_.rank(), peer);
   }
-  return total;
+  return sent;
 }
 
 RankMeasure RankBench::measure(const CollectiveCase& row, bool in_place) {
@@ -198,7 +196,7 @@ RankMeasure RankBench::measure(const CollectiveCase& row, bool in_place) {
   meet();
   for (int i = 0; i < request_.warmup; ++i) issue().wait();
   meet();
-  const std::int64_t wire_before = comm_.rank() == 0 ? wire_total() : 0;
+  const std::int64_t wire_before = wire_sent();
   comm_.barrier(kTag).wait();
 
   const Clock::time_point start = Clock::now();
@@ -208,9 +206,7 @@ RankMeasure RankBench::measure(const CollectiveCase& row, bool in_place) {
 
   meet();
   result.time_us = elapsed.count() / request_.iterations;
-  if (comm_.rank() == 0) {
-    result.wire_bytes = (wire_total() - wire_before) / request_.iterations;
-  }
+  result.wire_bytes = wire_ == nullptr ? -1 : (wire_sent() - wire_before) / request_.iterations;
   comm_.barrier(kTag).wait();
   return result;
 }

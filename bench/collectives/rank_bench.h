@@ -17,7 +17,7 @@ namespace shardbench::bench {
 struct RankMeasure {
   double time_us = 0;           ///< mean over the iterations
   std::int64_t wrong = 0;       ///< elements of this rank's output, over all checked calls
-  std::int64_t wire_bytes = 0;  ///< sent by all ranks together in one call; on rank 0 only
+  std::int64_t wire_bytes = 0;  ///< sent by this rank in one call; -1: the backend counts nothing
 };
 
 /// Called with the rank's output before it is checked; may spoil it. For tests.
@@ -31,8 +31,9 @@ using Spoil = std::function<void(const CollectiveCase& row, std::span<std::byte>
 /// the root. all_reduce always works in place, so its out-of-place time has a copy of the input.
 class RankBench {
  public:
-  /// `wire` counts what the communicator's backend moves. Both must outlive this.
-  RankBench(comm::Communicator& comm, const comm::WireMatrix& wire,
+  /// `wire` counts what the communicator's backend moves, null where it does not. Both must outlive
+  /// this.
+  RankBench(comm::Communicator& comm, const comm::WireMatrix* wire,
             const CollectivesRequest& request, Spoil spoil = {});
   ~RankBench();
 
@@ -49,14 +50,14 @@ class RankBench {
   void put_in(std::uint64_t seed);
   std::span<std::byte> output() const;
   std::int64_t wrong_in_output(std::uint64_t seed) const;
-  std::int64_t wire_total() const;
+  std::int64_t wire_sent() const;
   void meet();
 
   std::byte* at(std::byte* base, std::int64_t element) const;
   comm::Buffer buffer(std::byte* base, std::int64_t count) const;
 
   comm::Communicator& comm_;
-  const comm::WireMatrix& wire_;
+  const comm::WireMatrix* wire_;
   const CollectivesRequest& request_;
   Spoil spoil_;
   std::unique_ptr<Memory> memory_;

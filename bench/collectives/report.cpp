@@ -59,12 +59,17 @@ std::string timing_text(const CollectivesReport& report, const CollectiveTiming&
                      wrong_text(report, timing));
 }
 
+std::string wire_text(const CollectiveTiming& timing) {
+  if (!timing.wire_counted()) return kNotMeasured;
+  return fmt::format("{}", std::llround(timing.wire_bytes_mean));
+}
+
 std::string row_text(const CollectivesReport& report, const CollectiveResult& result) {
   const CollectiveCase& row = result.row;
   return fmt::format("{:>12} {:>13} {:>9} {:>7} {:>7} {}  {} {:>12}\n", row.bytes(), row.count,
                      name_of(row.dtype), redop_text(row), row.root,
                      timing_text(report, result.out_of_place), timing_text(report, result.in_place),
-                     std::llround(result.out_of_place.wire_bytes_mean));
+                     wire_text(result.out_of_place));
 }
 
 /// The lines over the columns; both units stand in the third.
@@ -102,7 +107,7 @@ json timing_json(const CollectivesReport& report, const CollectiveTiming& timing
               {"alg_bw", timing.bandwidth.algo_gb_per_s},
               {"bus_bw", timing.bandwidth.bus_gb_per_s}};
   if (report.request.checks > 0) out["nwrong"] = timing.wrong;
-  out["wire_bytes"] = timing.wire_bytes_mean;
+  if (timing.wire_counted()) out["wire_bytes"] = timing.wire_bytes_mean;
   return out;
 }
 
@@ -168,8 +173,9 @@ Table collectives_table(const CollectivesReport& report) {
       cells.push_back(Cell::of(five(bandwidth.bus_gb_per_s), bandwidth.bus_gb_per_s));
       cells.push_back(report.request.checks > 0 ? Cell::of(timing->wrong) : Cell(kNotMeasured));
     }
-    const double wire = result.out_of_place.wire_bytes_mean;
-    cells.push_back(Cell::of(fmt::format("{}", std::llround(wire)), wire));
+    const CollectiveTiming& timing = result.out_of_place;
+    cells.push_back(timing.wire_counted() ? Cell::of(wire_text(timing), timing.wire_bytes_mean)
+                                          : Cell(kNotMeasured));
     table.add_row(std::move(cells));
   }
   return table;

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/collectives/rank_bench.h"
-#include "common/comm/local/local.h"
-#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/core/machine_info.h"
 
@@ -53,14 +51,14 @@ json to_json(const RankMeasure& measure) {
 
 /// The life of one rank: every row twice.
 std::string rank_main(const CollectivesRequest& request, const std::vector<CollectiveCase>& rows,
-                      const std::shared_ptr<comm::Job>& job, int rank) {
-  const bool alone = request.world_size == 1;
-  const auto wire = alone ? comm::local_wire_matrix() : comm::wire_matrix(job);
-  std::unique_ptr<comm::Communicator> ranks =
-      alone ? comm::make_local() : comm::make_shm(job, rank);
+                      const comm::Seat& seat) {
+  const std::shared_ptr<comm::Job>& job = seat.job;
+  const int rank = seat.rank;
+  comm::Transport transport = seat.connect();
+  std::unique_ptr<comm::Communicator> ranks = std::move(transport.ranks);
   if (request.link) ranks = comm::with_link(std::move(ranks), *request.link);
   FaultPlan fault(request, rank);
-  RankBench bench(*ranks, *wire, request,
+  RankBench bench(*ranks, transport.wire.get(), request,
                   [&](const CollectiveCase&, std::span<std::byte> output) { fault.spoil(output); });
   json results = json::array();
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -118,19 +116,16 @@ int CollectivesReport::exit_code() const {
   return lost ? 3 : 1;
 }
 
-CollectivesReport run_collectives(const CollectivesRequest& request,
+CollectivesReport run_collectives(comm::Ranks& ranks_of_job, const CollectivesRequest& request,
                                   const std::function<void(std::int64_t done)>& on_row) {
   const std::vector<CollectiveCase> rows = plan_cases(request);
-  comm::Job::Options options;
-  options.world_size = request.world_size;
-  options.timeout = request.timeout;
-  const std::shared_ptr<comm::Job> job = comm::Job::create(options);
-  const comm::JobOutcome outcome = comm::run_forked(
-      job, [&](int rank) { return rank_main(request, rows, job, rank); }, on_row);
-
+  const comm::RanksRequest wanted{request.world_size, request.timeout, request.backend};
   CollectivesReport report;
   report.request = request;
-  report.backend = request.world_size == 1 ? "local" : "shm";
+  report.backend = ranks_of_job.backend_for(wanted);
+  comm::refuse_link(request.link.has_value(), report.backend);
+  const comm::JobOutcome outcome = ranks_of_job.run(
+      wanted, [&](const comm::Seat& seat) { return rank_main(request, rows, seat); }, on_row);
   report.host = machine_info().host_name;
   report.failure = outcome.failure;
   report.signal = outcome.signal;

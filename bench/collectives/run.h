@@ -9,6 +9,7 @@
 #include "bench/collectives/bandwidth.h"
 #include "bench/collectives/case.h"
 #include "common/comm/job.h"
+#include "common/comm/launch/ranks.h"
 
 namespace shardbench::bench {
 
@@ -17,7 +18,8 @@ struct CollectiveTiming {
   double time_us = 0;  ///< slowest rank's mean over the iterations
   Bandwidth bandwidth;
   std::int64_t wrong = 0;      ///< elements, over all ranks and checked calls
-  double wire_bytes_mean = 0;  ///< sent by one rank in one call, mean over ranks
+  double wire_bytes_mean = 0;  ///< sent by one rank in one call, mean over ranks; -1: not counted
+  bool wire_counted() const { return wire_bytes_mean >= 0; }
 };
 
 struct CollectiveResult {
@@ -28,7 +30,7 @@ struct CollectiveResult {
 
 struct CollectivesReport {
   CollectivesRequest request;
-  std::string backend;  ///< shm, or local for one rank
+  std::string backend;  ///< local, shm, mpi or nccl
   std::string host;
   std::vector<std::int64_t> pids;         ///< by rank
   std::vector<CollectiveResult> results;  ///< empty when the ranks failed
@@ -42,9 +44,9 @@ struct CollectivesReport {
   int exit_code() const;
 };
 
-/// Forks the ranks, measures every row and brings the results together. `on_row` is called in the
-/// launcher with the number of rows done. Throws UserError for requests without meaning.
-CollectivesReport run_collectives(const CollectivesRequest& request,
+/// Measures every row on `ranks` and brings the results together. `on_row` is called with the number
+/// of rows done. Throws UserError for requests without meaning.
+CollectivesReport run_collectives(comm::Ranks& ranks, const CollectivesRequest& request,
                                   const std::function<void(std::int64_t done)>& on_row = {});
 
 }  // namespace shardbench::bench

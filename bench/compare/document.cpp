@@ -83,7 +83,7 @@ json context_json(const Request& request, const DocumentContext& context) {
               {"load_avg", machine.load_avg},
               {"kernel", machine.kernel},
               {"device", "cpu"},
-              {"backend", request.worlds == std::vector<int>{1} ? backend_of(1) : backend_of(2)},
+              {"backend", backend_of(request, request.worlds == std::vector<int>{1} ? 1 : 2)},
               {"world_size", request.worlds},
               {"threads_per_rank", base.threads},
               {"args", context.args},

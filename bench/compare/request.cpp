@@ -76,7 +76,11 @@ std::string to_string(train::Reshard reshard) {
   return "?";
 }
 
-std::string backend_of(int world_size) { return world_size == 1 ? "local" : "shm"; }
+std::string backend_of(const Request& request, int world_size) {
+  const std::string& backend = request.base.backend;
+  if (backend != "auto" && backend != "shm") return backend;
+  return world_size == 1 ? "local" : "shm";
+}
 
 std::string context_line(const Request& request, const sharding::ModelShape& model,
                          const std::vector<int>& worlds) {
@@ -88,7 +92,7 @@ std::string context_line(const Request& request, const sharding::ModelShape& mod
   if (base.accumulation > 1) batch += fmt::format(" x {} micro-batches", base.accumulation);
   const bool many = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w > 1; });
   const bool one = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w == 1; });
-  std::string backend = many ? backend_of(2) : backend_of(1);
+  std::string backend = backend_of(request, many ? 2 : 1);
   if (many && one) backend += " (W=1: local)";
   std::string link = base.link ? "link " + base.link->to_string() : std::string("no link");
   if (varies(request, Axis::kLink)) link = "links " + values_text(request, Axis::kLink, " and ");

@@ -36,8 +36,8 @@ std::int64_t tokens_per_step(const train::RunConfig& config);
 /// "true", "false" or "auto".
 std::string to_string(train::Reshard reshard);
 
-/// "shm", or "local" for one rank.
-std::string backend_of(int world_size);
+/// What moves the bytes of the request's jobs of this size: local for one rank without a network.
+std::string backend_of(const Request& request, int world_size);
 
 /// The line above every table: model, parameters, W, batch, sequence, dtype, units, backend, link;
 /// lists where the request has them. `worlds` are those the table shows.

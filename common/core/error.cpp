@@ -15,6 +15,13 @@ std::string rank_prefix() {
   return fmt::format("[rank {}/{} {}] ", context.rank, context.world_size, context.backend);
 }
 
+std::string message_of(const std::exception& error) {
+  const std::string text = error.what();
+  const std::size_t end = text.find("Exception raised from ");
+  const std::size_t last = text.substr(0, end).find_last_not_of(" \n");
+  return end == std::string::npos ? text : text.substr(0, last + 1);
+}
+
 namespace detail {
 
 void throw_invariant(const char* file, int line, std::string_view expression,

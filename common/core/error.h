@@ -32,6 +32,9 @@ class JobAborted : public InvariantError {
   using InvariantError::InvariantError;
 };
 
+/// What an exception says, without the stack trace that LibTorch appends.
+std::string message_of(const std::exception& error);
+
 namespace detail {
 /// Throws InvariantError with place, expression, and the calling thread's rank and backend.
 [[noreturn]] void throw_invariant(const char* file, int line, std::string_view expression,

@@ -18,6 +18,9 @@ ProcessMemory resident_memory();
 /// All three.
 ProcessMemory process_memory();
 
+/// Begins VmHWM anew at what is resident now; does nothing where the system does not offer it.
+void reset_peak_resident();
+
 /// Minor page faults of this process since it started.
 std::int64_t minor_faults();
 

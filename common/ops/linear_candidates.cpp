@@ -51,6 +51,23 @@ bool serves(Candidate candidate, const at::Tensor& a, const at::Tensor& b) {
          available(candidate);
 }
 
+/// Whether oneDNN's matrix product runs on this CPU: LibTorch refuses it without some instructions,
+/// which ones differs by version, so it is tried once.
+bool matmul_runs() {
+  static const bool runs = [] {
+    if (!at::hasMKLDNN() || &at::native::mkldnn_matmul == nullptr) return false;
+    const at::Tensor one = at::ones({1, 1}, at::TensorOptions().dtype(at::kFloat));
+    const at::Tensor product = at::empty_like(one);
+    try {
+      at::native::mkldnn_matmul(one, one, product, 0.0f, 1.0f);
+    } catch (const c10::Error&) {
+      return false;
+    }
+    return true;
+  }();
+  return runs;
+}
+
 at::Tensor empty_product(const at::Tensor& a, std::int64_t width) {
   return at::empty({a.size(0), width}, a.options());
 }
@@ -77,7 +94,7 @@ bool available(Candidate candidate) {
     case Candidate::kOneDnnLinear:
       return linear_pointwise().has_value();
     case Candidate::kOneDnnMatmul:
-      return at::hasMKLDNN() && &at::native::mkldnn_matmul != nullptr;
+      return matmul_runs();
   }
   return false;
 }

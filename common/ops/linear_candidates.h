@@ -11,7 +11,7 @@ bool available(Candidate candidate);
 
 /// The passes of linear.h by a given implementation. Where it cannot serve (a dtype other than
 /// fp32, no rows or columns, a target with gaps, a LibTorch without it) the plain one does; that
-/// depends on the arguments only, so equal calls have equal bits.
+/// depends on the arguments and the machine only, so equal calls have equal bits.
 at::Tensor linear_by(Candidate candidate, const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias);
 at::Tensor linear_input_grad_by(Candidate candidate, const at::Tensor& grad,

@@ -92,6 +92,7 @@ struct RunConfig {
   bool deterministic = false;
   ops::TuningTable tuning;  ///< choices that every rank and reference makes
   int threads = 1;
+  std::string backend = "auto";  ///< auto, shm, mpi, nccl
   std::optional<comm::LinkModel> link;
   double timeout_s = 300;
   std::optional<Injection> inject;

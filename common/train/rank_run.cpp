@@ -13,8 +13,6 @@
 #include <utility>
 
 #include "common/comm/link.h"
-#include "common/comm/local/local.h"
-#include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/core/rank_context.h"
 #include "common/memory/allocator.h"
@@ -80,14 +78,11 @@ class Injector {
   bool done_ = false;  ///< in this step
 };
 
-std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config,
-                                          const std::shared_ptr<comm::Job>& job, int rank) {
-  const bool shared = config.world_size > 1;
-  std::unique_ptr<comm::Communicator> comm =
-      shared ? comm::make_shm(job, rank) : comm::make_local();
-  rank_context() = {rank, config.world_size, shared ? "shm" : "local"};
-  if (config.link) comm = comm::with_link(std::move(comm), *config.link);
-  return comm::record(std::move(comm), shared ? comm::wire_matrix(job) : comm::local_wire_matrix());
+std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config, const comm::Seat& seat) {
+  comm::Transport transport = seat.connect();
+  rank_context() = {seat.rank, config.world_size, transport.ranks->backend().data()};
+  if (config.link) transport.ranks = comm::with_link(std::move(transport.ranks), *config.link);
+  return comm::record(std::move(transport.ranks), std::move(transport.wire));
 }
 
 /// Entries outside `metrics`, which the steadiness of traffic is about.
@@ -128,6 +123,9 @@ void report_memory(const RunConfig& config, const Strategy& strategy, MemoryRepo
 void prepare_process(const RunConfig& config) {
   at::set_num_threads(config.threads);
   memory::install_allocator();
+  memory::release_cached();
+  memory::tracker().reset_peak();
+  memory::reset_peak_resident();
   ops::set_tuning(config.tuning);
   if (config.deterministic) {
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -135,8 +133,10 @@ void prepare_process(const RunConfig& config) {
   }
 }
 
-RankResult run_rank(const RunConfig& config, const Registry& registry,
-                    const std::shared_ptr<comm::Job>& job, int rank, const RankObserver& observer) {
+RankResult run_rank(const RunConfig& config, const Registry& registry, const comm::Seat& seat,
+                    const RankObserver& observer) {
+  const std::shared_ptr<comm::Job>& job = seat.job;
+  const int rank = seat.rank;
   RankResult result;
   result.rank = rank;
   result.pid = getpid();
@@ -146,7 +146,7 @@ RankResult run_rank(const RunConfig& config, const Registry& registry,
     job->set_position(rank, phase, unit);
     injector.reach(phase);
   };
-  const std::unique_ptr<comm::Recorder> comm = make_comm(config, job, rank);
+  const std::unique_ptr<comm::Recorder> comm = make_comm(config, seat);
   const auto source = data::open_source(config.data, config.seed, config.model.vocab);
   const Feed feed(config, *source);
   const std::unique_ptr<Model> model = models::build(config.model);

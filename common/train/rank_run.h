@@ -3,20 +3,20 @@
 #include <memory>
 
 #include "common/comm/job.h"
+#include "common/comm/launch/ranks.h"
 #include "common/train/registry.h"
 #include "common/train/result.h"
 #include "common/train/runner.h"
 
 namespace shardbench::train {
 
-/// Sets this process or thread up for a run (threads, allocator, determinism,
-/// choices of operations) before its first
-/// tensor; call once per forked rank.
+/// Sets this process or thread up for a run: threads, allocator, determinism, choices of
+/// operations. Call it before the first tensor, and again before another run in the same process.
 void prepare_process(const RunConfig& config);
 
 /// What one rank does from start to result. Throws what goes wrong.
-RankResult run_rank(const RunConfig& config, const Registry& registry,
-                    const std::shared_ptr<comm::Job>& job, int rank, const RankObserver& observer);
+RankResult run_rank(const RunConfig& config, const Registry& registry, const comm::Seat& seat,
+                    const RankObserver& observer);
 
 /// References A and B of the run, in this process alone; `job` is told the progress.
 ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job);

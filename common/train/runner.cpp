@@ -25,14 +25,14 @@ double reference_timeout_s(const RunConfig& config) {
   return config.timeout_s * config.world_size * config.accumulation;
 }
 
-std::shared_ptr<comm::Job> make_job(int world_size, double timeout_s) {
-  comm::Job::Options options;
-  options.world_size = world_size;
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
-#ifdef SHARDBENCH_GUARD_PEERS
-  options.guard_peers = true;
-#endif
-  return comm::Job::create(options);
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+/// Steps done, out of all; nothing where nobody asked.
+comm::OnProgress steps_of(const Progress& progress, int all) {
+  if (!progress) return {};
+  return [progress, all](std::int64_t done) { progress(static_cast<int>(done), all); };
 }
 
 /// Makes the run's config say how many steps there really were.
@@ -132,21 +132,18 @@ void require_memory(const RunConfig& config, const Registry& registry) {
   }
 }
 
-StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
+StrategyRun run_strategy(comm::Ranks& ranks, const RunConfig& config, const Registry& registry,
                          const Progress& progress, const RankObserver& observer) {
   StrategyRun run;
   run.config = config;
-  const std::shared_ptr<comm::Job> job = make_job(config.world_size, config.timeout_s);
-  const int all = config.warmup + config.steps;
-  const comm::JobOutcome outcome = comm::run_forked(
-      job,
-      [&](int rank) {
+  const comm::JobOutcome outcome = ranks.run(
+      {config.world_size, to_milliseconds(config.timeout_s), config.backend},
+      [&](const comm::Seat& seat) {
         prepare_process(config);
         return serialize(
-            run_rank(config, registry, job, rank, rank == 0 ? observer : RankObserver{}));
+            run_rank(config, registry, seat, seat.rank == 0 ? observer : RankObserver{}));
       },
-      progress ? [&](std::int64_t done) { progress(static_cast<int>(done), all); }
-               : std::function<void(std::int64_t)>{});
+      steps_of(progress, config.all_steps()));
   run.failure = outcome.failure;
   run.signal = outcome.signal;
   if (outcome.ok) {
@@ -156,20 +153,16 @@ StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
   return run;
 }
 
-ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
+ReferenceRun run_reference(comm::Ranks& ranks, const RunConfig& config, AccumulationOrder order,
                            const Progress& progress) {
   ReferenceRun run;
-  const std::shared_ptr<comm::Job> job = make_job(1, reference_timeout_s(config));
-  const comm::JobOutcome outcome = comm::run_forked(
-      job,
-      [&](int) {
+  const comm::JobOutcome outcome = ranks.run_alone(
+      to_milliseconds(reference_timeout_s(config)),
+      [&](const comm::Seat& seat) {
         prepare_process(config);
-        return serialize(run_references(config, order, *job));
+        return serialize(run_references(config, order, *seat.job));
       },
-      progress
-          ? [&](std::int64_t
-                    done) { progress(static_cast<int>(done), 2 * (config.warmup + config.steps)); }
-          : std::function<void(std::int64_t)>{});
+      steps_of(progress, 2 * config.all_steps()));
   run.failure = outcome.failure;
   run.signal = outcome.signal;
   if (outcome.ok) run.result = deserialize_reference(outcome.results[0]);

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "common/comm/launch/ranks.h"
 #include "common/train/config.h"
 #include "common/train/registry.h"
 #include "common/train/result.h"
@@ -26,28 +27,28 @@ void validate(const RunConfig& config, const Registry& registry);
 /// has memory. Activations and the reference come on top, so what passes may still be too much.
 void require_memory(const RunConfig& config, const Registry& registry);
 
-/// Trains one strategy on freshly forked ranks and brings back what each measured. Never throws
-/// for what a rank did: see StrategyRun::failure. The caller's process never touches LibTorch.
-StrategyRun run_strategy(const RunConfig& config, const Registry& registry,
+/// Trains one strategy on `ranks` and brings back what each measured. Never throws for what a rank
+/// did: see StrategyRun::failure.
+StrategyRun run_strategy(comm::Ranks& ranks, const RunConfig& config, const Registry& registry,
                          const Progress& progress = {}, const RankObserver& observer = {});
 
-/// Runs references A and B (whole batch at once) of the same job in one forked process.
+/// Runs references A and B (whole batch at once) of the same job in one process.
 /// `order` is how A adds micro-batches and ranks up; it only matters with accumulation > 1.
 struct ReferenceRun {
   std::optional<ReferenceResult> result;
   std::optional<comm::AbortRecord> failure;
   int signal = 0;
 };
-ReferenceRun run_reference(const RunConfig& config, AccumulationOrder order,
+ReferenceRun run_reference(comm::Ranks& ranks, const RunConfig& config, AccumulationOrder order,
                            const Progress& progress = {});
 
-/// Measures the operations of this job in one forked process: runs a micro-batch for its shapes,
+/// Measures the operations of this job in one process: runs a micro-batch for its shapes,
 /// then times what can compute them (ops::measure). Never throws for what went wrong there: the
 /// table is then the fixed rule, with a note.
 struct TuningRun {
   ops::TuningTable table;
   int signal = 0;
 };
-TuningRun run_tuning(const RunConfig& config);
+TuningRun run_tuning(comm::Ranks& ranks, const RunConfig& config);
 
 }  // namespace shardbench::train

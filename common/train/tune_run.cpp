@@ -80,13 +80,11 @@ ops::TuningTable measured_table(const RunConfig& config) {
 
 }  // namespace
 
-TuningRun run_tuning(const RunConfig& config) {
-  comm::Job::Options options;
-  options.world_size = 1;
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * config.timeout_s));
+TuningRun run_tuning(comm::Ranks& ranks, const RunConfig& config) {
+  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(1000 * config.timeout_s));
   RunConfig plain = config;
   plain.tuning = {ops::TuneMode::kOff, {}, ""};
-  const comm::JobOutcome outcome = comm::run_forked(comm::Job::create(options), [&](int) {
+  const comm::JobOutcome outcome = ranks.run_alone(timeout, [&](const comm::Seat&) {
     prepare_process(plain);
     return serialize(measured_table(plain));
   });

@@ -119,6 +119,7 @@ class TestBuffer {
   }
 
   Buffer buffer() { return {data_, count_, dtype_}; }
+  std::int64_t count() const { return count_; }
   void set(std::int64_t i, double value) { store_element(dtype_, value, at(i)); }
   double get(std::int64_t i) const { return load_element(dtype_, at(i)); }
   bool untouched(std::int64_t i) const {

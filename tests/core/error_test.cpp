@@ -65,5 +65,12 @@ TEST(Names, OfPhasesAndTypes) {
   EXPECT_EQ(size_of(DType::kInt64), 8u);
 }
 
+TEST(MessageOf, LeavesTheStackTraceOut) {
+  EXPECT_EQ(message_of(std::runtime_error("sizes differ\nException raised from f at g.cpp:3\n#0")),
+            "sizes differ");
+  EXPECT_EQ(message_of(std::runtime_error("plain text \n")), "plain text \n");
+  EXPECT_EQ(message_of(std::runtime_error("Exception raised from f")), "");
+}
+
 }  // namespace
 }  // namespace shardbench

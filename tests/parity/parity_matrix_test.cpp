@@ -93,9 +93,9 @@ void expect_parity(const train::RunConfig& base, const std::vector<int>& worlds)
     std::uint64_t hashes[2] = {0, 0};
     for (const train::StrategyEntry& entry : registry.entries()) {
       config.strategy = entry.name;
-      const train::ReferenceRun reference = train::run_reference(config, entry.order);
+      const train::ReferenceRun reference = train::run_reference(*comm::forked_ranks(), config, entry.order);
       ASSERT_TRUE(reference.result) << (reference.failure ? reference.failure->message : "");
-      const train::StrategyRun run = train::run_strategy(config, registry);
+      const train::StrategyRun run = train::run_strategy(*comm::forked_ranks(), config, registry);
       ASSERT_FALSE(run.failure) << entry.name << ": " << run.failure->message;
       const train::Parity parity = train::judge(run, *reference.result);
       EXPECT_TRUE(parity.ok) << entry.name << ": " << parity.first_tensor << " " << parity.detail;
@@ -193,7 +193,7 @@ TEST(ParityMatrix, GradientNormIsTheSameForAllStrategiesAndAccumulations) {
     config.batch = batch;
     for (const std::string& strategy : strategy_names()) {
       config.strategy = strategy;
-      const train::StrategyRun run = train::run_strategy(config, registry);
+      const train::StrategyRun run = train::run_strategy(*comm::forked_ranks(), config, registry);
       ASSERT_FALSE(run.failure) << run.failure->message;
       const double norm = run.ranks[0].steps[0].gradient_norm;
       if (reference == 0) reference = norm;

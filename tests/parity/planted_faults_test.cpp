@@ -150,7 +150,7 @@ bench::Comparison compare(const bench::Request& request) {
   bench::Engine engine;
   engine.run = [&](const train::RunConfig& config, const train::Progress& progress,
                    const train::RankObserver&) {
-    return train::run_strategy(config, registry, progress);
+    return train::run_strategy(*comm::forked_ranks(), config, registry, progress);
   };
   engine.reference = train::run_reference;
   engine.judge = train::judge;

@@ -63,7 +63,7 @@ std::vector<TuneKey> expected_keys(const RunConfig& config, bool accumulate) {
 
 TEST(TuneRun, MeasuresTheShapesOfAStep) {
   const RunConfig config = small_config();
-  const TuningRun run = run_tuning(config);
+  const TuningRun run = run_tuning(*comm::forked_ranks(), config);
   EXPECT_EQ(run.signal, 0);
   EXPECT_EQ(run.table.note, "");
   EXPECT_EQ(run.table.mode, TuneMode::kOn);
@@ -77,22 +77,22 @@ TEST(TuneRun, MeasuresTheShapesOfAStep) {
 TEST(TuneRun, AccumulationAddsItsKeys) {
   RunConfig config = small_config();
   config.accumulation = 4;
-  EXPECT_EQ(keys_of(run_tuning(config).table), expected_keys(config, true));
+  EXPECT_EQ(keys_of(run_tuning(*comm::forked_ranks(), config).table), expected_keys(config, true));
 }
 
 TEST(TuneRun, KeysDependOnNeitherWorldSizeNorStrategy) {
   RunConfig config = small_config();
-  const std::vector<TuneKey> keys = keys_of(run_tuning(config).table);
+  const std::vector<TuneKey> keys = keys_of(run_tuning(*comm::forked_ranks(), config).table);
   config.world_size = 5;
   config.strategy = "fsdp";
   config.options.units = sharding::UnitPolicy::parse("tensor");
-  EXPECT_EQ(keys_of(run_tuning(config).table), keys);
+  EXPECT_EQ(keys_of(run_tuning(*comm::forked_ranks(), config).table), keys);
 }
 
 TEST(TuneRun, AFailureFallsBackToTheFixedRuleWithANote) {
   RunConfig config = small_config();
   config.data = "/nowhere/to/be/found.txt";
-  const TuningRun run = run_tuning(config);
+  const TuningRun run = run_tuning(*comm::forked_ranks(), config);
   EXPECT_EQ(run.table.mode, TuneMode::kFixed);
   EXPECT_TRUE(run.table.entries.empty());
   EXPECT_THAT(run.table.note, HasSubstr("autotuning failed"));
@@ -100,7 +100,7 @@ TEST(TuneRun, AFailureFallsBackToTheFixedRuleWithANote) {
   // Far more than any machine has.
   config = small_config();
   config.batch = std::int64_t{1} << 34;
-  EXPECT_THAT(run_tuning(config).table.note, HasSubstr("autotuning failed"));
+  EXPECT_THAT(run_tuning(*comm::forked_ranks(), config).table.note, HasSubstr("autotuning failed"));
 }
 
 /// A table that takes what the fixed rule would not, differently for each pass.
@@ -119,7 +119,7 @@ TEST(TuneRun, StrategiesFollowTheTableAndStayBitEqual) {
   config.model.hidden = 128;
   const auto hash_of = [&](const std::string& strategy, const ReferenceRun& reference) {
     config.strategy = strategy;
-    const Parity parity = judge(run_strategy(config, registry), *reference.result);
+    const Parity parity = judge(run_strategy(*comm::forked_ranks(), config, registry), *reference.result);
     EXPECT_TRUE(parity.bit_equal) << strategy << " W=" << config.world_size << ": "
                                   << parity.detail;
     return parity.hash;
@@ -127,11 +127,11 @@ TEST(TuneRun, StrategiesFollowTheTableAndStayBitEqual) {
   for (const int world_size : {1, 2, 3}) {
     config.world_size = world_size;
     config.tuning = {TuneMode::kOff, {}, ""};
-    ReferenceRun reference = run_reference(config, AccumulationOrder::kRanksFirst);
+    ReferenceRun reference = run_reference(*comm::forked_ranks(), config, AccumulationOrder::kRanksFirst);
     ASSERT_TRUE(reference.result);
     const std::uint64_t plain = hash_of("ddp", reference);
     config.tuning = odd_table(config);
-    reference = run_reference(config, AccumulationOrder::kRanksFirst);
+    reference = run_reference(*comm::forked_ranks(), config, AccumulationOrder::kRanksFirst);
     ASSERT_TRUE(reference.result);
     for (const std::string& name : testing::strategy_names()) {
       // The other kernels were really used: they round differently.

@@ -14,6 +14,7 @@
 #include <iostream>
 
 #include "common/comm/launch/outcome.h"
+#include "common/core/descriptor.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {
@@ -21,21 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::seconds(3);  // for the rest, once one rank has failed
-
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// While it lives, SIGINT, SIGTERM and SIGCHLD of this thread are read from a descriptor instead
 /// of being delivered; then mask and handlers are as before.

@@ -32,6 +32,11 @@ class Group {
   virtual std::shared_ptr<Job> host_job() const = 0;
   /// This process's number in host_job().
   virtual int host_rank() const = 0;
+
+  /// Ends the job on every rank.
+  virtual void abort(const AbortRecord& record) noexcept = 0;
+  /// Waits until rank 0's process has ended, at most `limit`: it is the one that says why.
+  virtual void await_rank_0(std::chrono::milliseconds limit) = 0;
 };
 
 }  // namespace shardbench::comm

@@ -25,7 +25,7 @@ bool run_rank(SegmentJob& job, int rank, const std::function<std::string(int)>& 
     result = rank_main(rank);
     returned = true;
   } catch (const std::exception& error) {
-    report_throw(job, rank, error.what());
+    report_throw(job, rank, message_of(error));
   } catch (...) {
     report_throw(job, rank, "an exception that is no std::exception");
   }

@@ -1,11 +1,9 @@
-#include <cstdlib>
-#include <new>
-
 #include "common/comm/local/local.h"
+
+#include "common/comm/plain_memory.h"
 #include "common/comm/reduce.h"
 #include "common/comm/segments.h"
 #include "common/core/error.h"
-#include "common/memory/tracker.h"
 
 namespace shardbench::comm {
 namespace {
@@ -32,22 +30,6 @@ class DoneCall : public Work::State {
  private:
   Clock::time_point issued_;
   WorkTiming timing_;
-};
-
-/// Plain memory, booked like any other symmetric memory.
-class LocalMemory : public SymmetricMemory::Owner {
- public:
-  LocalMemory(std::size_t bytes, memory::Category category) : bytes_(bytes), category_(category) {
-    memory::tracker().add(category_, static_cast<std::int64_t>(bytes_));
-  }
-  void release(void* data) override {
-    std::free(data);
-    memory::tracker().remove(category_, static_cast<std::int64_t>(bytes_));
-  }
-
- private:
-  std::size_t bytes_;
-  memory::Category category_;
 };
 
 class LocalCommunicator : public Communicator {
@@ -82,10 +64,7 @@ class LocalCommunicator : public Communicator {
   }
 
   SymmetricMemory symmetric_empty(std::size_t bytes) override {
-    const std::size_t rounded = (bytes + 63) / 64 * 64;
-    void* data = std::aligned_alloc(64, rounded == 0 ? 64 : rounded);
-    if (data == nullptr) throw std::bad_alloc();
-    return {std::make_shared<LocalMemory>(bytes, memory::current_category()), data, bytes};
+    return plain_memory(bytes);
   }
 
   void abort(std::string_view message) override {

@@ -1,35 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
+#include "common/comm/call_spec.h"
 #include "common/comm/communicator.h"
-#include "common/sharding/layout.h"
 
 namespace shardbench::comm {
 
 class ShmEngine;
-
-/// What a caller asked for. `source` is what this rank puts in: its shard (all_gather, broadcast),
-/// its full buffer (reduce_scatter, reduce) or the data (all_reduce); `target` is what it gets.
-struct CallSpec {
-  CollectiveKind kind = CollectiveKind::kBarrier;
-  DType dtype = DType::kUInt8;
-  ReduceOp op = ReduceOp::kSum;
-  bool accumulate = false;
-  int root = 0;
-  sharding::ShardLayout layout;  ///< empty for all_reduce and barrier
-  const std::byte* source = nullptr;
-  std::byte* target = nullptr;
-  std::int64_t count = 0;  ///< payload elements
-  std::string label;
-  Phase phase = Phase::kInit;
-
-  std::size_t element_size() const { return size_of(dtype); }
-};
 
 /// One call of one rank, from issue until every rank has finished it.
 class ShmCall : public Work::State {

@@ -17,38 +17,6 @@ std::int64_t now_ns() {
       .count();
 }
 
-/// Mixes one number into a hash (the finalizer of splitmix64).
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  std::uint64_t z = hash + 0x9e3779b97f4a7c15u + value;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-bool reduces(CollectiveKind kind) {
-  return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllReduce ||
-         kind == CollectiveKind::kReduce;
-}
-
-bool has_root(CollectiveKind kind) {
-  return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce;
-}
-
-/// Equal on two ranks when they issued the same call.
-std::uint64_t fingerprint_of(const CallSpec& spec) {
-  std::uint64_t hash = mix(0, static_cast<std::uint64_t>(spec.kind));
-  hash = mix(hash, static_cast<std::uint64_t>(spec.dtype));
-  hash = mix(hash, reduces(spec.kind) ? static_cast<std::uint64_t>(spec.op) : 0);
-  hash = mix(hash, has_root(spec.kind) ? static_cast<std::uint64_t>(spec.root) : 0);
-  hash = mix(hash, static_cast<std::uint64_t>(spec.count));
-  hash = mix(hash, std::hash<std::string>{}(spec.label));
-  for (int rank = 0; rank < spec.layout.world_size(); ++rank) {
-    hash = mix(hash, static_cast<std::uint64_t>(spec.layout.count(rank)));
-    hash = mix(hash, static_cast<std::uint64_t>(spec.layout.shard_extent(rank)));
-  }
-  return mix(hash, static_cast<std::uint64_t>(spec.layout.full_extent()));
-}
-
 std::string describe(const SlotEntry& entry) {
   const auto kind = static_cast<CollectiveKind>(entry.kind);
   std::string text = fmt::format("{} '{}'", name_of(kind), entry.label);

@@ -1,11 +1,13 @@
 #include "common/comm/shm/segment.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "common/comm/shm/futex.h"
 #include "common/core/error.h"
@@ -39,20 +41,6 @@ class Cursor {
   std::size_t next_ = 0;
 };
 
-/// Maps `bytes` of fresh zeroed shared memory without a name; nullptr with errno set on failure.
-std::byte* map_shared(std::size_t bytes) {
-  const int fd = memfd_create("shardbench", MFD_CLOEXEC);
-  if (fd < 0) return nullptr;
-  void* base = MAP_FAILED;
-  if (ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
-    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  }
-  const int error = errno;
-  close(fd);  // the mapping keeps the memory
-  errno = error;
-  return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
-}
-
 }  // namespace
 
 void copy_text(std::string_view text, char* out, std::size_t bytes) {
@@ -80,40 +68,78 @@ std::string SharedLabel::load() const {
   return buffer;
 }
 
+/// Where each table lies from the start of the segment; the same in every process.
+struct SharedSegment::Tables {
+  std::size_t header, ranks, wire, staging, slots, entries, arenas;
+
+  explicit Tables(std::size_t ranks_count) {
+    const std::size_t kinds = kCollectiveKindCount * kPhaseCount;
+    Cursor cursor;
+    header = cursor.take<SegmentHeader>(1);
+    ranks = cursor.take<RankState>(ranks_count);
+    wire = cursor.take<std::atomic<std::int64_t>>(kinds * ranks_count * ranks_count);
+    staging = cursor.take<std::atomic<std::int64_t>>(kinds * ranks_count);
+    slots = cursor.take<SlotHead>(kSlotCount);
+    entries = cursor.take<SlotEntry>(kSlotCount * ranks_count);
+    arenas = cursor.end();
+  }
+};
+
 SharedSegment::SharedSegment(int world_size) : world_size_(world_size) {
   if (world_size < 1 || world_size > kMaxWorldSize) {
     throw UserError::format("world size {} is out of range: 1 to {} ranks share one machine",
                             world_size, kMaxWorldSize);
   }
   const auto ranks = static_cast<std::size_t>(world_size);
-  const std::size_t kinds = kCollectiveKindCount * kPhaseCount;
-  Cursor cursor;
-  const std::size_t header_at = cursor.take<SegmentHeader>(1);
-  const std::size_t ranks_at = cursor.take<RankState>(ranks);
-  const std::size_t wire_at = cursor.take<std::atomic<std::int64_t>>(kinds * ranks * ranks);
-  const std::size_t staging_at = cursor.take<std::atomic<std::int64_t>>(kinds * ranks);
-  const std::size_t slots_at = cursor.take<SlotHead>(kSlotCount);
-  const std::size_t entries_at = cursor.take<SlotEntry>(kSlotCount * ranks);
-
+  const Tables tables(ranks);
+  memory_ = Descriptor(memfd_create("shardbench", MFD_CLOEXEC));
   for (arena_bytes_ = kLargestArena; base_ == nullptr; arena_bytes_ /= 2) {
-    if (arena_bytes_ < kSmallestArena) {
+    const std::size_t bytes = tables.arenas + arena_bytes_ * ranks;
+    if (arena_bytes_ < kSmallestArena || !memory_.valid()) {
       throw UserError::format("cannot map shared memory for {} ranks: {} (see ulimit -v)",
                               world_size, std::strerror(errno));
     }
-    mapped_bytes_ = cursor.end() + arena_bytes_ * ranks;
-    base_ = map_shared(mapped_bytes_);
-    if (base_ != nullptr) break;
+    if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) == 0 && map(bytes)) break;
   }
-  madvise(base_, mapped_bytes_, MADV_DONTDUMP);  // a crash must not write terabytes of holes
-
-  header_ = reinterpret_cast<SegmentHeader*>(base_ + header_at);
-  ranks_ = reinterpret_cast<RankState*>(base_ + ranks_at);
-  wire_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + wire_at);
-  staging_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + staging_at);
-  slots_ = reinterpret_cast<SlotHead*>(base_ + slots_at);
-  entries_ = reinterpret_cast<SlotEntry*>(base_ + entries_at);
-  arenas_ = base_ + cursor.end();
+  place(tables);
   header_->winner.store(-1);
+}
+
+SharedSegment::SharedSegment(int world_size, Descriptor memory)
+    : world_size_(world_size), memory_(std::move(memory)) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  const Tables tables(ranks);
+  struct stat info {};
+  SHARDBENCH_CHECK_EQ(fstat(memory_.get(), &info), 0);
+  const auto bytes = static_cast<std::size_t>(info.st_size);
+  SHARDBENCH_CHECK(bytes > tables.arenas && (bytes - tables.arenas) % ranks == 0,
+                   "a segment of {} bytes for {} ranks", bytes, world_size);
+  arena_bytes_ = (bytes - tables.arenas) / ranks;
+  if (!map(bytes)) {
+    throw UserError::format("cannot map the shared memory of {} ranks: {} (see ulimit -v)",
+                            world_size, std::strerror(errno));
+  }
+  place(tables);
+}
+
+bool SharedSegment::map(std::size_t bytes) {
+  void* const base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_.get(), 0);
+  if (base == MAP_FAILED) return false;
+  base_ = static_cast<std::byte*>(base);
+  mapped_bytes_ = bytes;
+  madvise(base_, mapped_bytes_, MADV_DONTDUMP);  // a crash must not write terabytes of holes
+  return true;
+}
+
+void SharedSegment::place(const Tables& tables) {
+  header_ = reinterpret_cast<SegmentHeader*>(base_ + tables.header);
+  ranks_ = reinterpret_cast<RankState*>(base_ + tables.ranks);
+  wire_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + tables.wire);
+  staging_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + tables.staging);
+  slots_ = reinterpret_cast<SlotHead*>(base_ + tables.slots);
+  entries_ = reinterpret_cast<SlotEntry*>(base_ + tables.entries);
+  arenas_ = base_ + tables.arenas;
 }
 
 SharedSegment::~SharedSegment() { munmap(base_, mapped_bytes_); }

@@ -8,6 +8,7 @@
 
 #include "common/comm/job.h"
 #include "common/comm/kind.h"
+#include "common/core/descriptor.h"
 #include "common/core/dtype.h"
 
 namespace shardbench::comm {
@@ -90,6 +91,8 @@ class SharedSegment {
  public:
   /// Throws UserError when the world size is out of range or the mapping cannot be had.
   explicit SharedSegment(int world_size);
+  /// The segment behind `memory`, which another process made for as many ranks (see memory()).
+  SharedSegment(int world_size, Descriptor memory);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
@@ -110,11 +113,19 @@ class SharedSegment {
   }
   std::size_t arena_bytes() const { return arena_bytes_; }
 
+  /// The memory itself, for a process that attaches to it. Owned by the segment.
+  int memory() const { return memory_.get(); }
+
   /// Wakes every rank that sleeps in a wait.
   void signal();
 
  private:
+  struct Tables;
+  bool map(std::size_t bytes);
+  void place(const Tables& tables);
+
   int world_size_;
+  Descriptor memory_;
   std::byte* base_ = nullptr;
   std::size_t mapped_bytes_ = 0;
   std::size_t arena_bytes_ = 0;

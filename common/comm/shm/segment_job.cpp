@@ -22,8 +22,14 @@ std::shared_ptr<SegmentJob> as_segment_job(const std::shared_ptr<Job>& job) {
 }
 
 SegmentJob::SegmentJob(const Options& options)
+    : SegmentJob(options, std::make_shared<SharedSegment>(options.world_size)) {}
+
+SegmentJob::SegmentJob(const Options& options, Descriptor memory)
+    : SegmentJob(options, std::make_shared<SharedSegment>(options.world_size, std::move(memory))) {}
+
+SegmentJob::SegmentJob(const Options& options, std::shared_ptr<SharedSegment> segment)
     : options_(options),
-      segment_(std::make_shared<SharedSegment>(options.world_size)),
+      segment_(std::move(segment)),
       heaps_(static_cast<std::size_t>(options.world_size)),
       claimed_(static_cast<std::size_t>(options.world_size)) {
   if (options.timeout.count() <= 0) {

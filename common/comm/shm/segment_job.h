@@ -19,6 +19,8 @@ namespace shardbench::comm {
 class SegmentJob : public Job {
  public:
   explicit SegmentJob(const Options& options);
+  /// Joins the job of as many ranks whose segment another process made.
+  SegmentJob(const Options& options, Descriptor memory);
 
   int world_size() const override { return options_.world_size; }
   void set_position(int rank, Phase phase, std::string_view unit) override;
@@ -49,6 +51,8 @@ class SegmentJob : public Job {
   bool guarded() const { return guarded_; }
 
  private:
+  SegmentJob(const Options& options, std::shared_ptr<SharedSegment> segment);
+
   Options options_;
   std::shared_ptr<SharedSegment> segment_;
   bool guarded_ = false;

@@ -23,7 +23,7 @@ CollectivesRequest small_request() {
 TEST(RunCollectives, AllKindsOnTwoRanks) {
   std::int64_t last = 0;
   const CollectivesReport report =
-      run_collectives(small_request(), [&](std::int64_t done) { last = done; });
+      run_collectives(*comm::forked_ranks(), small_request(), [&](std::int64_t done) { last = done; });
   EXPECT_EQ(report.exit_code(), 0);
   EXPECT_EQ(report.backend, "shm");
   ASSERT_EQ(report.pids.size(), 2u);
@@ -55,7 +55,7 @@ TEST(RunCollectives, LargeUnevenPayloadsAreExactInBothKindsOfMemory) {
     request.min_bytes = request.max_bytes = (16 << 20) + 52;
     request.iterations = 1;
     request.warmup = 0;
-    const CollectivesReport report = run_collectives(request);
+    const CollectivesReport report = run_collectives(*comm::forked_ranks(), request);
     EXPECT_EQ(report.exit_code(), 0) << symmetric;
     EXPECT_EQ(report.results.size(), 5u);
     EXPECT_EQ(report.wrong(), 0);
@@ -65,7 +65,7 @@ TEST(RunCollectives, LargeUnevenPayloadsAreExactInBothKindsOfMemory) {
 TEST(RunCollectives, OneRankIsLocalAndSendsNothing) {
   CollectivesRequest request = small_request();
   request.world_size = 1;
-  const CollectivesReport report = run_collectives(request);
+  const CollectivesReport report = run_collectives(*comm::forked_ranks(), request);
   EXPECT_EQ(report.exit_code(), 0);
   EXPECT_EQ(report.backend, "local");
   for (const CollectiveResult& result : report.results) {
@@ -79,7 +79,7 @@ TEST(RunCollectives, OneRankIsLocalAndSendsNothing) {
 TEST(RunCollectives, APlantedWrongElementGivesOne) {
   CollectivesRequest request = small_request();
   request.fault = CollectivesFault::parse("wrong@1,2");
-  const CollectivesReport report = run_collectives(request);
+  const CollectivesReport report = run_collectives(*comm::forked_ranks(), request);
   EXPECT_EQ(report.exit_code(), 1);
   EXPECT_EQ(report.wrong(), 2);  // out-of-place and in-place
   for (std::size_t i = 0; i < report.results.size(); ++i) {
@@ -91,7 +91,7 @@ TEST(RunCollectives, APlantedWrongElementGivesOne) {
 TEST(RunCollectives, ALostRankGivesThree) {
   CollectivesRequest request = small_request();
   request.fault = CollectivesFault::parse("kill@1,2");
-  const CollectivesReport report = run_collectives(request);
+  const CollectivesReport report = run_collectives(*comm::forked_ranks(), request);
   EXPECT_EQ(report.exit_code(), 3);
   ASSERT_TRUE(report.failure);
   EXPECT_THAT(report.failure->message, HasSubstr("rank 1"));
@@ -103,7 +103,7 @@ TEST(RunCollectives, AStalledRankGivesThree) {
   CollectivesRequest request = small_request();
   request.timeout = std::chrono::milliseconds(300);
   request.fault = CollectivesFault::parse("stall@0,1");
-  const CollectivesReport report = run_collectives(request);
+  const CollectivesReport report = run_collectives(*comm::forked_ranks(), request);
   EXPECT_EQ(report.exit_code(), 3);
   ASSERT_TRUE(report.failure);
   EXPECT_THAT(report.failure->message, HasSubstr("rank 0"));
@@ -114,7 +114,7 @@ TEST(RunCollectives, TheEmulatedLinkTakesItsTime) {
   request.kinds = {CollectiveKind::kAllGather};
   request.max_bytes = 64;
   request.link = comm::LinkModel::parse("1Gbit,2ms");
-  const CollectivesReport report = run_collectives(request);
+  const CollectivesReport report = run_collectives(*comm::forked_ranks(), request);
   ASSERT_EQ(report.results.size(), 1u);
   EXPECT_GE(report.results[0].out_of_place.time_us, 2000);
 }

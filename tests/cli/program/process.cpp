@@ -55,10 +55,12 @@ class TemporaryFolder {
   redirect(folder / "err", O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
   ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);
   for (const std::string& variable : options.environment) ::putenv(::strdup(variable.c_str()));
-  std::vector<char*> argv = {const_cast<char*>(SHARDBENCH_PROGRAM)};
+  std::vector<char*> argv;
+  for (const std::string& word : options.launcher) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(const_cast<char*>(SHARDBENCH_PROGRAM));
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  ::execv(SHARDBENCH_PROGRAM, argv.data());
+  ::execvp(argv.front(), argv.data());
   ::_exit(127);
 }
 

@@ -15,6 +15,7 @@ struct Outcome {
 
 /// What may be done to a running program.
 struct RunOptions {
+  std::vector<std::string> launcher;     ///< what starts the program, with its flags; or nothing
   std::vector<std::string> environment;  ///< "KEY=VALUE", over the test's own
   std::string out;                       ///< standard output goes there; empty: it is kept
   int signal = 0;                        ///< sent to the program when `signal_after_s` have passed

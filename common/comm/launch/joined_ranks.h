@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/comm/launch/group.h"
+#include "common/comm/launch/ranks.h"
+
+namespace shardbench::comm {
+
+/// Backends beyond one host that the launched processes can have. Each may be empty; it then gives
+/// the reason instead. Both are collective over the group.
+struct WideBackends {
+  std::function<Transport(Group&)> mpi;
+  std::string why_no_mpi;
+  std::function<Transport(Group&)> nccl;
+  std::string why_no_nccl;
+};
+
+/// The ranks of a group: each run happens in the launched processes themselves, one after the
+/// other. Once a run has failed the job has ended, and later runs fail by the same record. `group`
+/// must outlive it.
+std::unique_ptr<Ranks> joined_ranks(Group& group, WideBackends wide);
+
+}  // namespace shardbench::comm

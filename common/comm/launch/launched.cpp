@@ -1,0 +1,100 @@
+#include "common/comm/launch/launched.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "common/comm/launch/join.h"
+#include "common/comm/launch/joined_ranks.h"
+#include "common/comm/mpi/mpi.h"
+#include "common/comm/mpi/runtime.h"
+#include "common/core/error.h"
+
+namespace shardbench::comm {
+namespace {
+
+/// MPI_Init comes back only when every process has called it: ends this one when that takes longer
+/// than `limit`.
+class StartWatch {
+ public:
+  explicit StartWatch(std::chrono::milliseconds limit) : thread_([this, limit] { run(limit); }) {}
+  ~StartWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      started_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  StartWatch(const StartWatch&) = delete;
+  StartWatch& operator=(const StartWatch&) = delete;
+
+ private:
+  void run(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return started_; })) return;
+    std::fprintf(stderr,
+                 "shardbench: MPI has not started within %.3g s: a rank has not joined (see what "
+                 "the launcher says of it)\n",
+                 static_cast<double>(limit.count()) / 1e3);
+    _exit(3);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false;
+  std::thread thread_;
+};
+
+WideBackends wide_backends(const std::shared_ptr<MpiRuntime>& mpi) {
+  WideBackends wide;
+  if (mpi == nullptr) {
+    wide.why_no_mpi = "the ranks were not started by MPI: start them with mpirun -n N";
+  } else {
+    wide.mpi = [mpi](Group& group) {
+      std::unique_ptr<Communicator> ranks = make_mpi(mpi, group.job());
+      std::shared_ptr<const WireMatrix> wire = mpi_wire_matrix(*ranks);
+      return Transport{std::move(ranks), std::move(wire)};
+    };
+  }
+  return wide;
+}
+
+}  // namespace
+
+Launched join_launched(const LaunchEnvironment& found, std::chrono::milliseconds timeout,
+                       const OpenStore& open_store) {
+  SHARDBENCH_CHECK(found.launcher != Launcher::kNone);
+  Launched launched;
+  JoinOptions options;
+  options.timeout = timeout;
+  if (found.launcher == Launcher::kMpi) {
+    {
+      const StartWatch watch(timeout);
+      launched.mpi = MpiRuntime::start();
+    }
+    options.rank = launched.mpi->rank();
+    options.world_size = launched.mpi->world_size();
+    options.share = [&launched, timeout](std::string_view text) {
+      return launched.mpi->all_gather_text(text, timeout).front();
+    };
+  } else {
+    options.rank = found.rank;
+    options.world_size = found.world_size;
+    options.extra_address = found.master_address;
+    options.share = open_store(found, timeout);
+  }
+  try {
+    launched.group = join(options);
+  } catch (...) {
+    if (launched.mpi != nullptr) launched.mpi->abandon();  // not everybody is there to finalise it
+    throw;
+  }
+  launched.ranks = joined_ranks(*launched.group, wide_backends(launched.mpi));
+  return launched;
+}
+
+}  // namespace shardbench::comm

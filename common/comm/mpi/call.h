@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/comm/call_spec.h"
+#include "common/comm/mpi/reduction.h"
+#include "common/comm/mpi/transport.h"
+
+namespace shardbench::comm {
+
+class MpiEngine;
+
+/// One call of one rank, until all its messages are through. Its state is read and written with
+/// the runtime's mutex held.
+class MpiCall : public Work::State {
+ public:
+  MpiCall(std::shared_ptr<MpiEngine> engine, CallSpec spec, std::int64_t sequence)
+      : engine_(std::move(engine)), spec_(std::move(spec)), sequence_(sequence) {}
+
+  void wait(Deadline deadline) override;
+  void wait_released(Deadline deadline) override;
+  bool done() override;
+  void wait_arrived(Deadline deadline) override;
+  bool arrived() override;
+  std::chrono::steady_clock::time_point last_arrival() const override;
+  void poll() override;
+  WorkTiming timing() const override;
+
+ private:
+  friend class MpiEngine;
+
+  /// Elements of an all_reduce that `peer` sums and sends back.
+  struct Slice {
+    int peer = 0;
+    sharding::Range elements;
+  };
+
+  /// Whether everything that this rank needs from peers is there and summed.
+  bool has_input() const {
+    return (!reduction_ || reduction_->done()) && slices_asked_ == slices_.size() &&
+           receives_.done();
+  }
+
+  std::shared_ptr<MpiEngine> engine_;
+  CallSpec spec_;
+  std::int64_t sequence_;
+  MessageUse use_;         ///< what ranks put in
+  MessageUse result_use_;  ///< what an all_reduce has summed
+  Messages sends_;
+  Messages receives_;  ///< straight to their places
+  std::optional<Reduction> reduction_;
+  std::vector<Slice> slices_;  ///< beside the first messages of sends_: what they are part of
+  std::size_t slices_asked_ = 0;
+  bool whole_ = false;     ///< an all_reduce that both of two ranks sum
+  bool complete_ = false;  ///< own output is there
+  bool arrived_ = false;   ///< had all messages that it needs
+  bool released_ = false;  ///< and MPI is through with this rank's buffers
+  std::chrono::steady_clock::time_point last_arrival_{};
+  WorkTiming timing_;
+};
+
+}  // namespace shardbench::comm

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "common/comm/mpi/mpi.h"
+#include "common/comm/mpi/ranges.h"
+
+namespace shardbench::comm {
+
+/// Sizes in bytes; every rank must use the same ones.
+struct MpiOptions {
+  MessageLimits limits;
+  std::size_t chunk = std::size_t{1} << 20;  ///< of a reduction, per peer
+  /// Up to this size two ranks exchange an all_reduce's whole payload and both sum it: as many
+  /// bytes on the wire as with slices, and one message time less.
+  std::size_t exchange = std::size_t{32} << 10;
+};
+
+/// make_mpi with other sizes than the measured best, for tests.
+std::unique_ptr<Communicator> make_mpi(std::shared_ptr<MpiRuntime> runtime,
+                                       std::shared_ptr<Job> job, const MpiOptions& options);
+
+}  // namespace shardbench::comm

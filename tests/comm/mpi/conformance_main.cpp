@@ -1,0 +1,65 @@
+// The suite over MPI: one process per rank, started by mpirun. Exit code 0: all right.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "common/comm/mpi/mpi.h"
+#include "common/core/error.h"
+#include "tests/comm/conformance/suite.h"
+
+namespace shardbench::comm {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kFailed = 1;
+
+/// Texts of very different lengths, and again right after.
+std::vector<std::string> check_texts(MpiRuntime& runtime) {
+  std::vector<std::string> failures;
+  for (int round = 0; round < 3; ++round) {
+    const auto text_of = [&](int rank) {
+      return std::string(static_cast<std::size_t>(rank * (round == 1 ? 100'000 : 1)),
+                         static_cast<char>('a' + rank + round));
+    };
+    const std::vector<std::string> all = runtime.all_gather_text(text_of(runtime.rank()));
+    for (int rank = 0; rank < runtime.world_size(); ++rank) {
+      if (all[static_cast<std::size_t>(rank)] == text_of(rank)) continue;
+      failures.push_back(fmt::format("round {}: the text of rank {} is wrong", round, rank));
+    }
+  }
+  return failures;
+}
+
+int run() {
+  const auto runtime = MpiRuntime::start();
+  if (runtime->rank() == 0) {
+    fmt::print("{} x {}\n", runtime->library_version(), runtime->world_size());
+  }
+  std::vector<std::string> failures = check_texts(*runtime);
+  const auto job =
+      Job::create({.world_size = runtime->world_size(), .timeout = std::chrono::seconds(60)});
+  for (int round = 0; round < 2; ++round) {  // the second communicator starts afresh
+    const auto comm = make_mpi(runtime, job);
+    const auto wire = mpi_wire_matrix(*comm);
+    const std::vector<std::string> more = conformance::run_suite(*comm, wire.get());
+    failures.insert(failures.end(), more.begin(), more.end());
+  }
+  for (const std::string& failure : failures) fmt::print(stderr, "{}\n", failure);
+  return failures.empty() ? 0 : kFailed;
+}
+
+}  // namespace
+}  // namespace shardbench::comm
+
+int main() {
+  try {
+    return shardbench::comm::run();
+  } catch (const shardbench::UserError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return shardbench::comm::kUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return shardbench::comm::kFailed;
+  }
+}
