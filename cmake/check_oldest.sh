@@ -23,8 +23,9 @@ if [[ ! -e $venv ]]; then
 fi
 
 torch=$(echo "$venv"/lib/python3*/site-packages/torch)
+# Unoptimised: whether it compiles is all that is asked.
 cmake -G Ninja -S "$root" -B "$folder/objects" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_PREFIX_PATH="$torch" -DSHARDBENCH_TESTS=OFF "$@"
+  -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_PREFIX_PATH="$torch" -DSHARDBENCH_TESTS=OFF "$@"
 
 # Every library of the project (static archives), whatever rooms there are, but those of bench/,
 # which include nothing of LibTorch.

@@ -208,7 +208,7 @@ void add_output(CLI::App& app, CollectivesFlags& flags) {
          "--context",
          [&](const std::vector<std::string>& texts) {
            for (const std::string& text : texts)
-             flags.context.insert(parse_pair("--context", text));
+             add_note(flags.context, bench::own_context_keys(), text);
          },
          "a note for the result file (repeatable)")
       ->type_name("K=V")

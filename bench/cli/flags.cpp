@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/cli/parse.h"
+#include "bench/compare/document.h"
 #include "common/core/error.h"
 #include "common/core/format.h"
 #include "common/models/config.h"
@@ -167,7 +168,7 @@ void add_model_flags(CLI::App& app, Flags& flags) {
          [&](const std::vector<std::string>& texts) {
            for (const std::string& text : texts) {
              if (text.find('=') != std::string::npos) {
-               flags.context.insert(parse_pair("--context", text));
+               add_note(flags.context, bench::own_context_keys(), text);
              } else {
                if (flags.positions) {
                  throw UserError::format(
@@ -359,6 +360,12 @@ void add_output_flags(CLI::App& app, Flags& flags, const std::vector<std::string
     if (text.empty()) throw UserError("--out: give the name of a file");
     flags.out = text;
   })->group(group);
+  add_value(app, "--rank-logs", "DIR", "a file for every rank there: its own steps and times",
+            [&](const std::string& text) {
+              if (text.empty()) throw UserError("--rank-logs: give the name of a folder");
+              flags.rank_logs = text;
+            })
+      ->group(group);
   add_switch(app, "--list", "list models, strategies and policies", &flags.list)->group(group);
   add_switch(app, "--dry-run", "check the request and say what would run", &flags.dry_run)
       ->group(group);

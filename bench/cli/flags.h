@@ -53,6 +53,7 @@ struct Flags {
   bool explain = false;
   std::string from;  ///< a stored result to show in place of a run
   std::string out;
+  std::string rank_logs;
   std::map<std::string, std::string> context;
   bool list = false;
   bool dry_run = false;

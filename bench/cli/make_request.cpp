@@ -91,6 +91,7 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   base.link = flags.link;
   base.timeout_s = flags.timeout_s;
   base.inject = flags.inject;
+  base.rank_logs = flags.rank_logs;
   request.strategies = flags.strategies;
   request.worlds = flags.worlds;
   request.global_batch = flags.global_batch;

@@ -121,6 +121,19 @@ std::pair<std::string, std::string> parse_pair(const std::string& flag, const st
   return {text.substr(0, equal), text.substr(equal + 1)};
 }
 
+void add_note(std::map<std::string, std::string>& notes, const std::vector<std::string>& own_keys,
+              const std::string& text) {
+  const auto [key, value] = parse_pair("--context", text);
+  if (std::find(own_keys.begin(), own_keys.end(), key) != own_keys.end()) {
+    throw UserError::format(
+        "--context '{}': the result file has '{}' already, as it was measured; take another key",
+        text, key);
+  }
+  if (!notes.emplace(key, value).second) {
+    throw UserError::format("--context '{}': '{}' is given twice: leave one", text, key);
+  }
+}
+
 std::string parse_backend(const std::string& text) {
   return parse_choice("--backend", text, {"auto", "shm", "mpi", "nccl"});
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,11 @@ void require_distinct(const std::string& flag, const std::string& text,
                       const std::vector<std::string>& meanings);
 /// "key=value" with a non-empty key.
 std::pair<std::string, std::string> parse_pair(const std::string& flag, const std::string& text);
+
+/// `--context K=V`: adds the note. Throws UserError for a key that is there, or that the program
+/// writes itself (`own_keys`).
+void add_note(std::map<std::string, std::string>& notes, const std::vector<std::string>& own_keys,
+              const std::string& text);
 
 /// `--backend`, the same in every command.
 std::string parse_backend(const std::string& text);

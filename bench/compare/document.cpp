@@ -101,6 +101,16 @@ json context_json(const Request& request, const DocumentContext& context) {
   return out;
 }
 
+std::vector<std::string> own_context_keys() {
+  Request request;
+  request.worlds = {1};
+  request.base.link.emplace();
+  std::vector<std::string> keys;
+  const json context = context_json(request, {});
+  for (const auto& item : context.items()) keys.push_back(item.key());
+  return keys;
+}
+
 void set_axis(json& config, Axis axis, const train::RunConfig& job) {
   const train::StrategyOptions& options = job.options;
   switch (axis) {

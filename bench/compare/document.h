@@ -21,6 +21,8 @@ struct DocumentContext {
 /// Machine, build, versions and how the job ran (schema 1). Environment variables that change
 /// results are listed by name under "env".
 nlohmann::ordered_json context_json(const Request& request, const DocumentContext& context);
+/// The keys that context_json writes itself: no note may take one.
+std::vector<std::string> own_context_keys();
 /// The work that all rows share. Of what is swept, the first value; "sweep" lists all.
 nlohmann::ordered_json config_json(const Request& request, const sharding::ModelShape& model);
 /// One row; absent = not measured. `baseline` may be null. What the request sweeps stands in its

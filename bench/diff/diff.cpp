@@ -18,7 +18,13 @@ using Kind = Metric::Kind;
 /// Losses this close can come from another order of additions.
 constexpr double kLossRounding = 1e-5;
 
+/// Not a number is worse than any, in what should be small.
 double change_between(double before, double after) {
+  if (std::isnan(before) || std::isnan(after)) {
+    if (std::isnan(before) == std::isnan(after)) return 0;
+    return std::isnan(after) ? std::numeric_limits<double>::infinity()
+                             : -std::numeric_limits<double>::infinity();
+  }
   if (before == after) return 0;
   if (before == 0) return std::copysign(std::numeric_limits<double>::infinity(), after);
   return (after - before) / std::abs(before);
@@ -282,6 +288,7 @@ Diff diff(const ResultFile& old_file, const ResultFile& new_file, const DiffOpti
 }
 
 bool any_worse(const Diff& diff, double fraction) {
+  if (!diff.only_old.empty()) return true;
   return std::any_of(diff.lines.begin(), diff.lines.end(), [&](const DiffLine& line) {
     return line.verdict == Verdict::kWorse && std::abs(line.change.value_or(1e9)) >= fraction;
   });

@@ -51,7 +51,7 @@ struct Diff {
 Diff diff(const ResultFile& old_file, const ResultFile& new_file, const DiffOptions& options);
 
 /// Whether anything got worse by at least `fraction`: a verdict, a larger loss, or a row that was
-/// right and is not now (which always counts).
+/// right and is not now, or not there (which always count).
 bool any_worse(const Diff& diff, double fraction);
 
 }  // namespace shardbench::bench

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include "common/core/error.h"
 
@@ -97,8 +98,10 @@ void add_figures(ResultRow& row, const json& result) {
   }
   const auto loss = result.find("loss");
   // A loss that is no number is written as null.
-  if (loss != result.end() && loss->at("last").is_number()) {
-    row.figures["loss"] = loss->at("last").get<double>();
+  if (loss != result.end()) {
+    const auto& last = loss->at("last");
+    row.figures["loss"] =
+        last.is_number() ? last.get<double>() : std::numeric_limits<double>::quiet_NaN();
   }
   row.parameter_hash = result.value("parameter_hash", std::string());
 }

@@ -24,6 +24,23 @@ void add_context() {
   add("compiler", build.compiler);
 }
 
+/// Prints as Google Benchmark does, and notices what could not be measured.
+class Reporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context& context) override { return inner_->ReportContext(context); }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) failed_ = failed_ || run.error_occurred;
+    inner_->ReportRuns(runs);
+  }
+  void Finalize() override { inner_->Finalize(); }
+  bool failed() const { return failed_; }
+
+ private:
+  // The library's own, which it keeps for good.
+  benchmark::BenchmarkReporter* inner_ = benchmark::CreateDefaultDisplayReporter();
+  bool failed_ = false;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -32,7 +49,8 @@ int main(int argc, char** argv) {
   add_context();
   shardbench::micro::set_up();
   shardbench::micro::register_benchmarks();
-  benchmark::RunSpecifiedBenchmarks();
+  Reporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
   benchmark::Shutdown();
-  return 0;
+  return reporter.failed() ? 1 : 0;
 }

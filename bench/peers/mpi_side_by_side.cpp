@@ -1,14 +1,15 @@
-// mpi_side_by_side BYTES...: plain MPI's collectives and shardbench's `mpi` backend by turns, in
-// one process, on the same memory. Prints one JSON line per collective and size; ratio = ours /
-// plain.
+// mpi_side_by_side [--chunk=BYTES] BYTES...: plain MPI's collectives and shardbench's `mpi` backend
+// by turns, in one process, on the same memory. Prints one JSON line per collective and size; ratio
+// = ours / plain.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "bench/peers/mpi_plain.h"
-#include "common/comm/mpi/mpi.h"
+#include "common/comm/mpi/options.h"
 #include "common/core/error.h"
 
 namespace {
@@ -88,10 +89,16 @@ class SideBySide {
 int run(int argc, char** argv) {
   const auto runtime = comm::MpiRuntime::start();
   const auto job = comm::Job::create({.world_size = runtime->world_size()});
-  const auto comm = comm::make_mpi(runtime, job);
+  comm::MpiOptions options;
+  const std::string_view chunk = "--chunk=";
+  int first = 1;
+  if (argc > 1 && std::string_view(argv[1]).starts_with(chunk)) {
+    options.chunk = std::strtoull(argv[first++] + chunk.size(), nullptr, 10);
+  }
+  const auto comm = comm::make_mpi(runtime, job, options);
   SideBySide programs(*comm);
   for (int kind = 0; kind < PLAIN_KINDS; ++kind) {
-    for (int i = 1; i < argc; ++i) programs.measure(kind, std::strtoull(argv[i], nullptr, 10));
+    for (int i = first; i < argc; ++i) programs.measure(kind, std::strtoull(argv[i], nullptr, 10));
   }
   return 0;
 }

@@ -34,8 +34,8 @@ AlgoBytes algo_bytes(CollectiveKind kind, int world_size, int rank, int root,
                      std::int64_t payload_bytes, std::int64_t part_bytes);
 
 /// Delays the completion of every call on `inner` as the link would, without using the CPU: each
-/// rank's port has a queue; time = rounds x latency + max(sent, received) / rate, from the last
-/// arrival. Bytes still move through `inner`.
+/// direction of a rank's port has a queue; time = rounds x latency + max(sent, received) / rate,
+/// from the last arrival. Bytes still move through `inner`.
 std::unique_ptr<Communicator> with_link(std::unique_ptr<Communicator> inner, LinkModel link);
 
 }  // namespace shardbench::comm

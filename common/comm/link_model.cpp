@@ -117,13 +117,20 @@ AlgoBytes algo_bytes(CollectiveKind kind, int world_size, int rank, int root,
 }
 
 PortUse schedule(const LinkModel& link, int rounds, AlgoBytes bytes,
-                 std::chrono::steady_clock::time_point last_arrival,
-                 std::chrono::steady_clock::time_point port_free) {
-  const auto start = std::max(last_arrival, port_free);
-  const double seconds =
-      static_cast<double>(std::max(bytes.sent, bytes.received)) / link.bytes_per_second;
-  const auto transfer = std::chrono::nanoseconds(std::llround(seconds * 1e9));
-  return {start, start + rounds * link.latency + transfer};
+                 std::chrono::steady_clock::time_point last_arrival, const PortFree& port) {
+  const bool sends = bytes.sent > 0 || bytes.received == 0;
+  const bool receives = bytes.received > 0 || bytes.sent == 0;
+  auto start = last_arrival;
+  if (sends) start = std::max(start, port.send);
+  if (receives) start = std::max(start, port.receive);
+  const auto through = [&](std::int64_t moved) {
+    const double seconds = static_cast<double>(moved) / link.bytes_per_second;
+    return start + rounds * link.latency + std::chrono::nanoseconds(std::llround(seconds * 1e9));
+  };
+  return {
+      start,
+      through(std::max(bytes.sent, bytes.received)),
+      {sends ? through(bytes.sent) : port.send, receives ? through(bytes.received) : port.receive}};
 }
 
 }  // namespace shardbench::comm

@@ -24,7 +24,7 @@ void sleep_until(Clock::time_point time) {
 
 class LinkedCall;
 
-/// One rank's port: calls pass it in the order in which they were issued.
+/// One rank's port: calls enter it in the order in which they were issued.
 class Port {
  public:
   explicit Port(LinkModel link) : link_(link) {}
@@ -33,7 +33,8 @@ class Port {
   void resolve(const LinkedCall& last, Deadline deadline);
   /// The same for what needs no blocking.
   void resolve_arrived();
-  std::shared_ptr<LinkedCall> newest() const { return queue_.empty() ? newest_ : queue_.back(); }
+  /// Returns when every call has passed.
+  void drain();
   /// Lets go of all calls; their waits throw from now on.
   void shut_down();
 
@@ -41,9 +42,9 @@ class Port {
   void take_front();
 
   LinkModel link_;
-  Clock::time_point free_{};
+  PortFree free_{};
   std::deque<std::shared_ptr<LinkedCall>> queue_;
-  std::shared_ptr<LinkedCall> newest_;  ///< of those that have their times
+  std::shared_ptr<LinkedCall> latest_;  ///< to finish, of those that have their times
 };
 
 class LinkedCall : public Work::State {
@@ -112,14 +113,22 @@ void Port::take_front() {
   LinkedCall& call = *queue_.front();
   call.use_ = schedule(link_, call.rounds_, call.bytes_, call.inner_->last_arrival(), free_);
   call.resolved_ = true;
-  free_ = call.use_.finish;
-  newest_ = queue_.front();
+  free_ = call.use_.free;
+  if (!latest_ || call.use_.finish >= latest_->use_.finish) latest_ = queue_.front();
   queue_.pop_front();
+}
+
+void Port::drain() {
+  if (!queue_.empty()) {
+    const auto newest = queue_.back();
+    newest->wait({});
+  }
+  if (const auto latest = latest_) latest->wait({});
 }
 
 void Port::shut_down() {
   queue_.clear();
-  newest_.reset();
+  latest_.reset();
 }
 
 void Port::resolve(const LinkedCall& last, Deadline deadline) {
@@ -143,7 +152,7 @@ class LinkCommunicator : public Decorator<Communicator> {
   ~LinkCommunicator() override { port_->shut_down(); }
 
   void quiesce() override {
-    if (const auto newest = port_->newest()) newest->wait({});
+    port_->drain();
     inner_->quiesce();
   }
 

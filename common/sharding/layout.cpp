@@ -6,20 +6,23 @@
 
 namespace shardbench::sharding {
 
-ShardLayout::ShardLayout(std::vector<std::vector<Segment>> by_rank) : by_rank_(std::move(by_rank)) {
-  for (const auto& segments : by_rank_) {
+ShardLayout::ShardLayout(std::vector<std::vector<Segment>> by_rank) {
+  const auto parts = std::make_shared<Parts>();
+  for (const auto& segments : by_rank) {
     std::int64_t count = 0;
     std::int64_t extent = 0;
     for (const Segment& segment : segments) {
       SHARDBENCH_CHECK_GE(segment.count, 0);
       count += segment.count;
       extent = std::max(extent, segment.shard_offset + segment.count);
-      full_extent_ = std::max(full_extent_, segment.full_offset + segment.count);
+      parts->full_extent = std::max(parts->full_extent, segment.full_offset + segment.count);
     }
-    counts_.push_back(count);
-    shard_extents_.push_back(extent);
-    total_ += count;
+    parts->counts.push_back(count);
+    parts->shard_extents.push_back(extent);
+    parts->total += count;
   }
+  parts->by_rank = std::move(by_rank);
+  parts_ = parts;
 }
 
 ShardLayout ShardLayout::contiguous(const std::vector<std::int64_t>& counts) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct Segment {
 
 /// Which elements of a full buffer each rank keeps, and where. Parts may be uneven or empty; the
 /// parts of all ranks never overlap in the full buffer. Gaps (padding) belong to nobody and are
-/// never moved.
+/// never moved. Copies share their contents, so that a call can keep one cheaply.
 class ShardLayout {
  public:
   ShardLayout() = default;
@@ -34,22 +35,25 @@ class ShardLayout {
   /// `count` elements cut into `world_size` contiguous parts as `slice_of` does.
   static ShardLayout even(std::int64_t count, int world_size, std::int64_t multiple = 1);
 
-  int world_size() const { return static_cast<int>(by_rank_.size()); }
-  const std::vector<Segment>& segments(int rank) const { return by_rank_[rank]; }
+  int world_size() const { return parts_ ? static_cast<int>(parts_->by_rank.size()) : 0; }
+  const std::vector<Segment>& segments(int rank) const { return parts_->by_rank[rank]; }
   /// Elements that `rank` keeps.
-  std::int64_t count(int rank) const { return counts_[rank]; }
+  std::int64_t count(int rank) const { return parts_->counts[rank]; }
   /// Elements of all ranks together: the payload of a collective over this layout.
-  std::int64_t total() const { return total_; }
+  std::int64_t total() const { return parts_ ? parts_->total : 0; }
   /// One past the last element touched in the full buffer / in `rank`'s shard buffer.
-  std::int64_t full_extent() const { return full_extent_; }
-  std::int64_t shard_extent(int rank) const { return shard_extents_[rank]; }
+  std::int64_t full_extent() const { return parts_ ? parts_->full_extent : 0; }
+  std::int64_t shard_extent(int rank) const { return parts_->shard_extents[rank]; }
 
  private:
-  std::vector<std::vector<Segment>> by_rank_;
-  std::vector<std::int64_t> counts_;
-  std::vector<std::int64_t> shard_extents_;
-  std::int64_t total_ = 0;
-  std::int64_t full_extent_ = 0;
+  struct Parts {
+    std::vector<std::vector<Segment>> by_rank;
+    std::vector<std::int64_t> counts;
+    std::vector<std::int64_t> shard_extents;
+    std::int64_t total = 0;
+    std::int64_t full_extent = 0;
+  };
+  std::shared_ptr<const Parts> parts_;  ///< never changes; null: no ranks
 };
 
 /// Half-open range of elements or rows.

@@ -99,6 +99,7 @@ struct RunConfig {
   int eval_every = 0;  ///< `run`: steps between evaluations on held-out text; 0: none
   int eval_batches = 0;
   bool timeline = false;
+  std::string rank_logs;  ///< folder for a file of every rank (see RankLog); empty: none
 
   /// All steps of the run, warm-up included.
   int all_steps() const { return warmup + steps; }

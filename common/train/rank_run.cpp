@@ -19,6 +19,7 @@
 #include "common/memory/process_memory.h"
 #include "common/models/build.h"
 #include "common/train/agree.h"
+#include "common/train/rank_log.h"
 #include "common/train/strategy.h"
 #include "common/train/trainer.h"
 
@@ -147,6 +148,7 @@ RankResult run_rank(const RunConfig& config, const Registry& registry, const com
     injector.reach(phase);
   };
   const std::unique_ptr<comm::Recorder> comm = make_comm(config, seat);
+  RankLog log(config.rank_logs, config, rank, comm->backend());
   const auto source = data::open_source(config.data, config.seed, config.model.vocab);
   const Feed feed(config, *source);
   const std::unique_ptr<Model> model = models::build(config.model);
@@ -172,6 +174,7 @@ RankResult run_rank(const RunConfig& config, const Registry& registry, const com
     injector.set_step(step, result.steps.empty() ? 0 : result.steps.back().step_ns);
     if (step == std::max(config.warmup, 1)) memory::tracker().reset_peak();
     result.steps.push_back(trainer.step(step));
+    log.step(static_cast<int>(step) + 1, result.steps.back());
     if (observer.step) observer.step(static_cast<int>(step) + 1, result.steps.back());
     if (rank == 0) job->set_progress(rank, step + 1);
     if (step == 0) result.memory.first_step_peak = memory::tracker().peak();

@@ -159,6 +159,9 @@ TEST(Flags, BadListsAreRefused) {
       {{"--bucket-cap-mib", "0"}, "above 0"},
       {{"--batch", "2,4", "--global-batch", "8"}, "leave one out"},
       {{"--context", "16", "--context", "32"}, "given twice, 16 and 32"},
+      {{"--context", "a=1", "--context", "a=2"}, "'a' is given twice"},
+      {{"--context", "cpu_model=fast"}, "the result file has 'cpu_model' already"},
+      {{"--context", "link=fast"}, "the result file has 'link' already"},
   };
   for (const auto& [args, part] : bad) {
     EXPECT_NE(refusal(args).find(part), std::string::npos) << args[0] << ": " << refusal(args);

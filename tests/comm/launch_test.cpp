@@ -11,6 +11,7 @@
 #include "common/comm/launch/control_text.h"
 #include "common/comm/launch/environment.h"
 #include "common/comm/launch/join.h"
+#include "common/comm/launch/joined_ranks.h"
 #include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 
@@ -214,6 +215,87 @@ TEST(RequireEqual, PassesWhatIsEqual) {
                                 require_equal(group, {{"--lr", "0.1"}});
                               })),
             "");
+}
+
+class JoinedRanks : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Worlds, JoinedRanks, ::testing::Values(1, 2, 3));
+
+TEST_P(JoinedRanks, EveryProcessGetsEveryText) {
+  EXPECT_EQ(none_of(on_groups(
+                GetParam(),
+                [&](Group& group) {
+                  const auto ranks = joined_ranks(group, {});
+                  EXPECT_EQ(ranks->launched_world_size(), GetParam());
+                  EXPECT_EQ(ranks->speaks(), group.rank() == 0);
+                  RanksRequest request;
+                  request.world_size = GetParam();
+                  EXPECT_EQ(ranks->backend_for(request), GetParam() == 1 ? "local" : "shm");
+                  for (int run = 0; run < 3; ++run) {  // each with a communicator of its own
+                    const JobOutcome outcome = ranks->run(request, [&](const Seat& seat) {
+                      const Transport transport = seat.connect();
+                      std::int64_t value = seat.rank + run;
+                      transport.ranks
+                          ->all_reduce({&value, 1, DType::kInt64}, ReduceOp::kMax,
+                                       {"most", Phase::kForward})
+                          .wait_released();
+                      return fmt::format("{}: {}", seat.rank, value);
+                    });
+                    ASSERT_TRUE(outcome.ok);
+                    ASSERT_EQ(outcome.results.size(), static_cast<std::size_t>(GetParam()));
+                    for (int rank = 0; rank < GetParam(); ++rank) {
+                      EXPECT_EQ(outcome.results[static_cast<std::size_t>(rank)],
+                                fmt::format("{}: {}", rank, GetParam() - 1 + run));
+                    }
+                  }
+                  const JobOutcome alone =
+                      ranks->run_alone(milliseconds(1000), [&](const Seat& seat) {
+                        EXPECT_EQ(group.rank(), 0);
+                        EXPECT_EQ(seat.job->world_size(), 1);
+                        return std::string("once");
+                      });
+                  EXPECT_THAT(alone.results, ElementsAre("once"));
+                })),
+            "");
+}
+
+TEST_P(JoinedRanks, WhatOneRankThrowsIsTheOutcomeOfAll) {
+  on_groups(GetParam(), [&](Group& group) {
+    const auto ranks = joined_ranks(group, {});
+    RanksRequest request;
+    request.world_size = GetParam();
+    const auto body = [&](const Seat& seat) -> std::string {
+      if (seat.rank == GetParam() - 1) throw std::runtime_error("no more data");
+      return "";
+    };
+    for (int run = 0; run < 2; ++run) {  // the job has ended: the second one does not even start
+      const JobOutcome outcome = ranks->run(request, body);
+      EXPECT_FALSE(outcome.ok);
+      ASSERT_TRUE(outcome.failure.has_value());
+      EXPECT_EQ(outcome.failure->rank, GetParam() - 1);
+      EXPECT_EQ(outcome.failure->message, "no more data");
+      EXPECT_EQ(outcome.failure->reason, AbortRecord::Reason::kThrew);
+    }
+  });
+}
+
+TEST(JoinedRanksErrors, NamesWhatCannotBeHad) {
+  on_groups(2, [](Group& group) {
+    WideBackends wide;
+    wide.why_no_mpi = "not started by MPI";
+    wide.why_no_nccl = "no GPU";
+    const auto ranks = joined_ranks(group, wide);
+    const auto error_for = [&](int world_size, const std::string& backend) -> std::string {
+      try {
+        ranks->backend_for({world_size, milliseconds(1000), backend});
+      } catch (const UserError& error) {
+        return error.what();
+      }
+      return "";
+    };
+    EXPECT_EQ(error_for(3, "auto"), "--world 3: the launcher started 2 ranks; nearest: 2");
+    EXPECT_EQ(error_for(2, "mpi"), "--backend mpi: not started by MPI");
+    EXPECT_EQ(error_for(2, "nccl"), "--backend nccl: no GPU");
+  });
 }
 
 TEST(ControlText, ComesBackAsItWas) {

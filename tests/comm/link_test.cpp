@@ -91,14 +91,37 @@ TEST(Schedule, StartsWithTheLastArrivalOrTheFreePort) {
   const steady_clock::time_point t0{};
   const auto at = [&](std::int64_t ns) { return t0 + nanoseconds(ns); };
   // 3 rounds of 1 us, then 5000 bytes at 1 byte/ns.
-  PortUse use = schedule(link, 3, {5000, 2000}, at(100), at(0));
+  PortUse use = schedule(link, 3, {5000, 2000}, at(100), {at(0), at(0)});
   EXPECT_EQ(use.start, at(100));
   EXPECT_EQ(use.finish, at(100 + 3000 + 5000));
-  use = schedule(link, 1, {0, 700}, at(100), use.finish);
+  EXPECT_EQ(use.free.send, at(100 + 3000 + 5000));
+  EXPECT_EQ(use.free.receive, at(100 + 3000 + 2000));
+  use = schedule(link, 1, {300, 700}, at(100), use.free);
   EXPECT_EQ(use.start, at(8100));
   EXPECT_EQ(use.finish, at(8100 + 1000 + 700));
-  use = schedule(link, 0, {0, 0}, at(5), at(3));
+  use = schedule(link, 0, {0, 0}, at(5), {at(3), at(4)});
   EXPECT_EQ(use.finish, at(5));
+}
+
+TEST(Schedule, DirectionsAreSeparate) {
+  const LinkModel link{1e9, nanoseconds(1000)};
+  const steady_clock::time_point t0{};
+  const auto at = [&](std::int64_t ns) { return t0 + nanoseconds(ns); };
+  // A broadcast of this rank, and at once one that comes from a peer: neither waits for the other.
+  PortUse use = schedule(link, 1, {5000, 0}, at(0), {});
+  EXPECT_EQ(use.free.send, at(6000));
+  EXPECT_EQ(use.free.receive, at(0));
+  use = schedule(link, 1, {0, 700}, at(10), use.free);
+  EXPECT_EQ(use.finish, at(1710));
+  EXPECT_EQ(use.free.send, at(6000));
+  EXPECT_EQ(use.free.receive, at(1710));
+  // Another that comes waits for that direction; what uses both, or has no bytes, waits for both.
+  EXPECT_EQ(schedule(link, 1, {0, 100}, at(20), use.free).start, at(1710));
+  EXPECT_EQ(schedule(link, 1, {1, 1}, at(20), use.free).start, at(6000));
+  use = schedule(link, 2, {0, 0}, at(20), use.free);
+  EXPECT_EQ(use.start, at(6000));
+  EXPECT_EQ(use.free.send, at(8000));
+  EXPECT_EQ(use.free.receive, at(8000));
 }
 
 // Two calls over a port of 1 MB/s: 10 KB each way take 10 ms each, one after the other.
@@ -148,6 +171,37 @@ TEST(Link, QuiesceWaitsForThePortAndDroppedWorkIsSafe) {
     kept.wait();
     comm.reset();
     EXPECT_NO_THROW(kept.wait());
+    return "done";
+  });
+  ASSERT_TRUE(outcome.ok) << outcome.failure->message;
+}
+
+// A long broadcast that leaves rank 0, then a short one that comes: the short one is there long
+// before the long one, and quiesce waits for both.
+TEST(Link, OppositeDirectionsPassEachOther) {
+  Job::Options options;
+  options.world_size = 2;
+  const auto job = Job::create(options);
+  const JobOutcome outcome = run_threads(job, [&](int rank) -> std::string {
+    auto comm = with_link(make_shm(job, rank), LinkModel::parse("1MB/s,0us"));
+    const auto large_layout = sharding::ShardLayout::contiguous({25000, 0});
+    const auto small_layout = sharding::ShardLayout::contiguous({0, 250});
+    std::vector<float> shard(25000, static_cast<float>(rank + 1));
+    std::vector<float> large(25000);
+    std::vector<float> small(250);
+    const ConstBuffer own{shard.data(), rank == 0 ? 25000 : 250, DType::kFloat32};
+    const CallTag tag{"x", Phase::kInit};
+    Work longer =
+        comm->broadcast(large_layout, 0, own, {large.data(), 25000, DType::kFloat32}, tag);
+    Work shorter = comm->broadcast(small_layout, 1, own, {small.data(), 250, DType::kFloat32}, tag);
+    const auto start = longer.last_arrival();
+    shorter.wait();
+    EXPECT_FALSE(longer.done());
+    comm->quiesce();
+    EXPECT_GE(steady_clock::now() - start, std::chrono::milliseconds(100));
+    EXPECT_TRUE(longer.done());
+    EXPECT_EQ(large[0], 1);
+    EXPECT_EQ(small[249], 2);
     return "done";
   });
   ASSERT_TRUE(outcome.ok) << outcome.failure->message;

@@ -152,7 +152,10 @@ bench::Comparison compare(const bench::Request& request) {
                    const train::RankObserver&) {
     return train::run_strategy(*comm::forked_ranks(), config, registry, progress);
   };
-  engine.reference = train::run_reference;
+  engine.reference = [](const train::RunConfig& config, train::AccumulationOrder order,
+                        const train::Progress& progress) {
+    return train::run_reference(*comm::forked_ranks(), config, order, progress);
+  };
   engine.judge = train::judge;
   return bench::compare(request, registry, engine);
 }

@@ -1,5 +1,6 @@
 #include "common/sharding/flat.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -221,7 +222,7 @@ TEST(PartitionOwners, FallingSizesToTheLightestRank) {
 
 TEST(PartitionOwners, TiesGoByCanonicalOrderAndLowestRank) {
   ShapeBuilder build;
-  for (int i = 0; i < 5; ++i) build.parameter(0, "p" + std::to_string(i), {7});
+  for (int i = 0; i < 5; ++i) build.parameter(0, fmt::format("p{}", i), {7});
   EXPECT_EQ(partition_owners(build.model(), 3), (std::vector<int>{0, 1, 2, 0, 1}));
 }
 

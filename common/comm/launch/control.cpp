@@ -271,6 +271,7 @@ class Star : public Control {
   /// A connection has ended without a farewell.
   void lose(int peer) {
     AbortRecord record = sign_of(peer).position;
+    if (events_.last_seen) record = events_.last_seen(peer, record);
     record.rank = peer;
     record.reason = AbortRecord::Reason::kLost;
     record.message = fmt::format(

@@ -22,7 +22,9 @@ struct Sign {
 
 /// What the control plane asks of, and tells, the process it serves. Called from its thread.
 struct ControlEvents {
-  std::function<Sign()> sign;                            ///< of this rank
+  std::function<Sign()> sign;  ///< of this rank
+  /// Where a rank was last, if this process can see it; else what it told last.
+  std::function<AbortRecord(int rank, const AbortRecord& told)> last_seen;
   std::function<void(const AbortRecord& record)> abort;  ///< a peer's abort, or a lost peer
 };
 

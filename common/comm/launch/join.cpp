@@ -82,7 +82,9 @@ class JoinedGroup : public Group {
       : options_(options),
         control_(Control::connect({options.rank, options.world_size, options.timeout,
                                    options.extra_address, options.share})) {
-    control_->start({[this] { return sign(); }, [this](const AbortRecord& r) { on_abort(r); }});
+    control_->start({[this] { return sign(); },
+                     [this](int rank, const AbortRecord& told) { return last_seen(rank, told); },
+                     [this](const AbortRecord& record) { on_abort(record); }});
     find_hosts();
     const auto segment = share_segment();
     job_ = host_count_ == 1
@@ -153,6 +155,14 @@ class JoinedGroup : public Group {
     sign.position.rank = options_.rank;
     sign.beat = host_job_->segment().rank(host_rank_).heartbeat.load(std::memory_order_relaxed);
     return sign;
+  }
+
+  /// The segment of this host still says where a rank was that is gone.
+  AbortRecord last_seen(int rank, const AbortRecord& told) {
+    const std::lock_guard lock(mutex_);
+    const auto at = std::find(local_.begin(), local_.end(), rank);
+    if (host_job_ == nullptr || at == local_.end()) return told;
+    return host_job_->position_of(static_cast<int>(at - local_.begin()));
   }
 
   void on_abort(const AbortRecord& record) {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "common/comm/call_spec.h"
@@ -18,8 +17,7 @@ class MpiEngine;
 /// the runtime's mutex held.
 class MpiCall : public Work::State {
  public:
-  MpiCall(std::shared_ptr<MpiEngine> engine, CallSpec spec, std::int64_t sequence)
-      : engine_(std::move(engine)), spec_(std::move(spec)), sequence_(sequence) {}
+  explicit MpiCall(std::shared_ptr<MpiEngine> engine) : engine_(std::move(engine)) {}
 
   void wait(Deadline deadline) override;
   void wait_released(Deadline deadline) override;
@@ -39,20 +37,21 @@ class MpiCall : public Work::State {
     sharding::Range elements;
   };
 
+  /// Becomes a new call; what it has allocated is used again.
+  void begin(CallSpec spec, std::int64_t sequence);
   /// Whether everything that this rank needs from peers is there and summed.
   bool has_input() const {
-    return (!reduction_ || reduction_->done()) && slices_asked_ == slices_.size() &&
-           receives_.done();
+    return reduction_.done() && slices_asked_ == slices_.size() && receives_.done();
   }
 
   std::shared_ptr<MpiEngine> engine_;
   CallSpec spec_;
-  std::int64_t sequence_;
+  std::int64_t sequence_ = 0;
   MessageUse use_;         ///< what ranks put in
   MessageUse result_use_;  ///< what an all_reduce has summed
   Messages sends_;
-  Messages receives_;  ///< straight to their places
-  std::optional<Reduction> reduction_;
+  Messages receives_;          ///< straight to their places
+  Reduction reduction_;        ///< of nothing where this rank sums nothing
   std::vector<Slice> slices_;  ///< beside the first messages of sends_: what they are part of
   std::size_t slices_asked_ = 0;
   bool whole_ = false;     ///< an all_reduce that both of two ranks sum
@@ -60,6 +59,7 @@ class MpiCall : public Work::State {
   bool arrived_ = false;   ///< had all messages that it needs
   bool released_ = false;  ///< and MPI is through with this rank's buffers
   std::chrono::steady_clock::time_point last_arrival_{};
+  std::chrono::steady_clock::time_point changed_{};  ///< when a state above did last
   WorkTiming timing_;
 };
 

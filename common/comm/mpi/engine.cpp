@@ -8,6 +8,7 @@
 namespace shardbench::comm {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using sharding::Range;
 using std::chrono::microseconds;
 
@@ -18,10 +19,12 @@ constexpr microseconds kShortNap{50};
 constexpr microseconds kLongNap{1000};
 constexpr int kNapsBeforeSleep = 100;
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+/// Smaller payloads are posted faster than a clock is worth reading.
+constexpr std::size_t kTimedBytes = std::size_t{64} << 10;
+constexpr std::size_t kMostSpare = 16;
+
+std::int64_t to_ns(Clock::duration duration) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
 
 /// Nothing to wait for: the root of a broadcast, and all but the root of a reduce.
@@ -44,29 +47,63 @@ MpiEngine::MpiEngine(std::shared_ptr<MpiRuntime> runtime, std::shared_ptr<Job> j
 
 MpiEngine::~MpiEngine() { shut_down(); }
 
-std::shared_ptr<MpiCall> MpiEngine::issue(CallSpec spec) {
-  job_->check_alive();
-  SHARDBENCH_CHECK(!shut_down_);
-  const std::int64_t sequence = next_sequence_++;
-  auto call = std::make_shared<MpiCall>(shared_from_this(), std::move(spec), sequence);
+void MpiCall::begin(CallSpec spec, std::int64_t sequence) {
+  spec_ = std::move(spec);
+  sequence_ = sequence;
+  sends_.clear();
+  receives_.clear();
+  slices_.clear();
+  slices_asked_ = 0;
+  whole_ = complete_ = arrived_ = released_ = false;
+  timing_ = {};
+}
+
+/// A finished call that nobody holds any more, or a new one.
+std::shared_ptr<MpiCall> MpiEngine::next_call(CallSpec spec) {
+  std::shared_ptr<MpiCall> call;
+  const auto unused = [](const auto& spare) { return spare.use_count() == 1; };
+  const auto found = std::find_if(spare_.begin(), spare_.end(), unused);
+  if (found == spare_.end()) {
+    call = std::make_shared<MpiCall>(shared_from_this());
+  } else {
+    call = std::move(*found);
+    std::swap(*found, spare_.back());
+    spare_.pop_back();
+  }
+  call->begin(std::move(spec), next_sequence_++);
   const CallSpec& own = call->spec_;
   const std::uint64_t fingerprint = fingerprint_of(own);
-  call->use_ = {.tag = tags_.make(sequence, own.kind, fingerprint, false),
+  call->use_ = {.tag = tags_.make(call->sequence_, own.kind, fingerprint, false),
                 .kind = own.kind,
                 .phase = own.phase,
                 .element_size = own.element_size()};
   call->result_use_ = call->use_;
-  call->result_use_.tag = tags_.make(sequence, own.kind, fingerprint, true);
+  call->result_use_.tag = tags_.make(call->sequence_, own.kind, fingerprint, true);
+  return call;
+}
+
+std::shared_ptr<MpiCall> MpiEngine::issue(CallSpec spec) {
+  check_alive();
   while (open_.load() >= TagLayout::kMostOpen) wait_for_oldest();
+  std::shared_ptr<MpiCall> call;
   {
     const std::lock_guard lock(mutex());
-    const std::int64_t before = now_ns();
+    SHARDBENCH_CHECK(!shut_down_);
+    call = next_call(std::move(spec));
+    const CallSpec& own = call->spec_;
+    const bool at_once = needs_no_peer(own, rank());
+    const bool timed =
+        at_once || static_cast<std::size_t>(own.count) * own.element_size() >= kTimedBytes;
+    const Clock::time_point before = timed ? Clock::now() : Clock::time_point{};
     guarded(*call, [&] { post(*call); });
-    const std::int64_t after = now_ns();
-    call->timing_.move_ns += after - before;
-    if (needs_no_peer(own, rank())) {
-      call->complete_ = true;
-      call->timing_.completed_ns = after;
+    if (timed) {
+      const Clock::time_point after = Clock::now();
+      call->timing_.move_ns += to_ns(after - before);
+      call->changed_ = after;
+      if (at_once) {
+        call->complete_ = true;
+        call->timing_.completed_ns = to_ns(after.time_since_epoch());
+      }
     }
     pending_.push_back(call);
     open_.store(pending_.size());
@@ -80,52 +117,71 @@ void MpiEngine::poll() {
   poll_locked();
 }
 
-void MpiEngine::poll_locked() {
-  job_->check_alive();
-  if (shut_down_) return;
-  bool any_released = false;
-  for (const auto& call : pending_) {
-    guarded(*call, [&] { advance(*call); });
-    any_released |= call->released_;
+void MpiEngine::check_alive() {
+  try {
+    job_->check_alive();
+  } catch (const JobAborted&) {
+    transport_.runtime().abandon();
+    throw;
   }
-  if (!any_released) return;
-  std::erase_if(pending_, [](const auto& call) { return call->released_; });
-  open_.store(pending_.size());
+}
+
+void MpiEngine::poll_locked() {
+  check_alive();
+  if (shut_down_) return;
+  for (const auto& call : pending_) guarded(*call, [&] { advance(*call); });
+  std::size_t kept = 0;
+  for (auto& call : pending_) {
+    if (!call->released_) {
+      std::swap(pending_[kept++], call);
+    } else if (spare_.size() < kMostSpare) {
+      spare_.push_back(std::move(call));
+    }
+  }
+  if (kept == pending_.size()) return;
+  pending_.resize(kept);
+  open_.store(kept);
 }
 
 void MpiEngine::advance(MpiCall& call) {
+  const bool is_all_reduce = call.spec_.kind == CollectiveKind::kAllReduce;
   call.sends_.advance(transport_, call.use_);
   // An exchanged payload is overwritten by its sum: not before MPI is through with it.
-  while (call.reduction_ && (!call.whole_ || call.sends_.done()) &&
-         call.reduction_->advance(transport_, call.use_)) {
-    const std::int64_t before = now_ns();
-    const Range chunk = call.reduction_->sum(call.spec_, transport_, call.use_);
-    const std::int64_t spent = now_ns() - before;
-    call.timing_.move_ns += spent;
-    summed_ns_ += spent;
-    if (call.spec_.kind == CollectiveKind::kAllReduce && !call.whole_) send_result(call, chunk);
+  while ((!call.whole_ || call.sends_.done()) && call.reduction_.advance(transport_, call.use_)) {
+    sum_chunk(call);
   }
   ask_for_results(call);
   call.receives_.advance(transport_, call.result_use_);
   if (!call.has_input()) return;
-  if (!call.arrived_) {
-    call.arrived_ = true;
-    call.last_arrival_ = std::chrono::steady_clock::now();
-  }
+  const bool sent = call.sends_.done();
   // The output of an all_reduce is also what it sends: it may be changed when it is complete.
-  const bool ready = call.spec_.kind != CollectiveKind::kAllReduce || call.sends_.done();
-  if (ready && !call.complete_) {
-    call.complete_ = true;
-    call.timing_.completed_ns = now_ns();
+  const bool completes = !call.complete_ && (!is_all_reduce || sent);
+  if (call.arrived_ && !completes && !sent) return;
+  call.changed_ = Clock::now();
+  if (!call.arrived_) call.last_arrival_ = call.changed_;
+  call.arrived_ = true;
+  if (completes) call.timing_.completed_ns = to_ns(call.changed_.time_since_epoch());
+  call.complete_ |= completes;
+  call.released_ = sent;
+  if (sent) pool_.give_back(call.reduction_.take_staging());
+}
+
+void MpiEngine::sum_chunk(MpiCall& call) {
+  const bool timed = call.reduction_.bytes() >= kTimedBytes;
+  const Clock::time_point before = timed ? Clock::now() : Clock::time_point{};
+  const Range chunk = call.reduction_.sum(call.spec_, transport_, call.use_);
+  if (timed) {
+    const std::int64_t spent = to_ns(Clock::now() - before);
+    call.timing_.move_ns += spent;
+    summed_ns_ += spent;
   }
-  call.released_ = call.sends_.done();
-  if (call.released_ && call.reduction_) pool_.give_back(call.reduction_->take_staging());
+  if (call.spec_.kind == CollectiveKind::kAllReduce && !call.whole_) send_result(call, chunk);
 }
 
 /// `chunk` of this rank's slice of an all_reduce, to every peer.
 void MpiEngine::send_result(MpiCall& call, Range chunk) {
   const std::size_t element = call.spec_.element_size();
-  const std::int64_t begin = call.reduction_->own().front().full_offset + chunk.begin;
+  const std::int64_t begin = call.reduction_.full_offset() + chunk.begin;
   const ByteRange range{call.spec_.target + static_cast<std::size_t>(begin) * element,
                         static_cast<std::size_t>(chunk.size()) * element};
   for (int step = 1; step < world_size(); ++step) {
@@ -201,17 +257,18 @@ void MpiEngine::shut_down() {
   if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(mutex());
   shut_down_ = true;
+  spare_.clear();
+  if (job_->aborted()) transport_.runtime().abandon();
   if (pending_.empty()) return;
   // MPI may still write to what these calls hold: it is kept to the end of the process.
+  transport_.runtime().abandon();
   transport_.abandon();
   for (const auto& call : pending_) {
     call->sends_.drop(transport_);
     call->receives_.drop(transport_);
-    if (call->reduction_) {
-      call->reduction_->drop(transport_);
-      transport_.runtime().keep(
-          std::make_shared<SymmetricMemory>(call->reduction_->take_staging()));
-    }
+    call->reduction_.drop(transport_);
+    auto staging = std::make_shared<SymmetricMemory>(call->reduction_.take_staging());
+    transport_.runtime().keep(std::move(staging));
   }
   pending_.clear();
 }

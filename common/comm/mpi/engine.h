@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,12 +58,15 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   void send_piece(MpiCall& call, int owner, sharding::Range elements);
   void post_all_reduce(MpiCall& call);
   void post_barrier(MpiCall& call);
-  void start_reduction(MpiCall& call, std::vector<sharding::Segment> own, std::int64_t chunk);
+  void reduce_own(MpiCall& call, std::span<const sharding::Segment> own, std::int64_t chunk);
   std::int64_t chunk_elements(const CallSpec& spec) const;
 
   // engine.cpp: progress.
+  std::shared_ptr<MpiCall> next_call(CallSpec spec);
+  void check_alive();
   void poll_locked();
   void advance(MpiCall& call);
+  void sum_chunk(MpiCall& call);
   void send_result(MpiCall& call, sharding::Range chunk);
   void ask_for_results(MpiCall& call);
   void progress();
@@ -69,11 +74,13 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
 
   // wait.cpp: blocking, deadlines, who is missing.
   static bool reached(const MpiCall& call, Goal goal);
-  void block(MpiCall& call, Goal goal, Deadline deadline);
+  bool spin(MpiCall& call, Goal goal, std::unique_lock<std::mutex>& lock);
+  void block(MpiCall& call, Goal goal, std::chrono::steady_clock::time_point end,
+             std::unique_lock<std::mutex>& lock);
   void wait_for_oldest();
-  std::vector<int> missing_peers(const MpiCall& call) const;
-  void look_for_mismatch(const MpiCall& call);
-  [[noreturn]] void fail_timeout(const MpiCall& call, std::chrono::nanoseconds waited);
+  std::vector<int> missing_peers(MpiCall& call);
+  void look_for_mismatch(MpiCall& call);
+  [[noreturn]] void fail_timeout(MpiCall& call, std::chrono::nanoseconds waited);
   [[noreturn]] void fail(const MpiCall& call, AbortRecord::Reason reason, int about,
                          const std::string& message);
   /// Runs `step`; what MPI reports ends the job, naming the call.
@@ -93,6 +100,7 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   int spin_limit_;
   // With the runtime's mutex held:
   std::vector<std::shared_ptr<MpiCall>> pending_;  ///< in the order issued
+  std::vector<std::shared_ptr<MpiCall>> spare_;    ///< finished ones, to be used again
   StagingPool pool_;
   std::vector<ByteRange> scratch_;
   std::int64_t summed_ns_ = 0;  ///< time spent in sums, of all calls

@@ -35,11 +35,11 @@ void MpiEngine::post(MpiCall& call) {
       send_shard(call);
       return spread_own(call);
     case CollectiveKind::kReduceScatter:
-      start_reduction(call, spec.layout.segments(rank()), chunk_elements(spec));
+      reduce_own(call, spec.layout.segments(rank()), chunk_elements(spec));
       return send_pieces(call, kEveryOwner);
     case CollectiveKind::kReduce:
       if (!is_root) return send_pieces(call, spec.root);
-      return start_reduction(call, spec.layout.segments(rank()), chunk_elements(spec));
+      return reduce_own(call, spec.layout.segments(rank()), chunk_elements(spec));
     case CollectiveKind::kAllReduce:
       return post_all_reduce(call);
     case CollectiveKind::kBarrier:
@@ -123,20 +123,21 @@ void MpiEngine::post_all_reduce(MpiCall& call) {
   const std::size_t bytes = static_cast<std::size_t>(spec.count) * spec.element_size();
   if (world_size() == 2 && bytes > 0 && bytes <= options_.exchange) {
     call.whole_ = true;
-    start_reduction(call, {{0, 0, spec.count}}, spec.count);
+    const Segment all{0, 0, spec.count};
+    reduce_own(call, {&all, 1}, spec.count);
     const ByteRange range{spec.target, bytes};
     call.sends_.add(transport_.send(1 - rank(), call.use_, {&range, 1}));
     return;
   }
   const Range slice = all_reduce_slice(spec.count, spec.dtype, world_size(), rank());
-  start_reduction(call, {{slice.begin, slice.begin, slice.size()}}, chunk_elements(spec));
+  const Segment own{slice.begin, slice.begin, slice.size()};
+  reduce_own(call, {&own, 1}, chunk_elements(spec));
   send_pieces(call, kEveryOwner);
 }
 
-void MpiEngine::start_reduction(MpiCall& call, std::vector<Segment> own, std::int64_t chunk) {
+void MpiEngine::reduce_own(MpiCall& call, std::span<const Segment> own, std::int64_t chunk) {
   call.use_.staged = true;
-  call.reduction_.emplace(call.spec_, std::move(own), chunk, transport_, pool_);
-  call.reduction_->start(transport_, call.use_);
+  call.reduction_.start(call.spec_, own, chunk, transport_, call.use_, pool_);
 }
 
 void MpiEngine::post_barrier(MpiCall& call) {

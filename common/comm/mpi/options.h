@@ -10,11 +10,12 @@ namespace shardbench::comm {
 
 /// Sizes in bytes; every rank must use the same ones.
 struct MpiOptions {
-  MessageLimits limits;
+  MessageLimits limits = {};
   std::size_t chunk = std::size_t{1} << 20;  ///< of a reduction, per peer
   /// Up to this size two ranks exchange an all_reduce's whole payload and both sum it: as many
-  /// bytes on the wire as with slices, and one message time less.
-  std::size_t exchange = std::size_t{32} << 10;
+  /// bytes on the wire as with slices, and one message time less. Both implementations send this
+  /// much at once, without asking the receiver first.
+  std::size_t exchange = 4000;
 };
 
 /// make_mpi with other sizes than the measured best, for tests.

@@ -79,6 +79,7 @@ Message MpiTransport::receive(int peer, const MessageUse& use, std::span<const B
 }
 
 bool MpiTransport::test(Message& message, const MessageUse& use) {
+  if (message.is_through) return true;
   int complete = 0;
   std::uint64_t bytes = 0;
   const int code = api_.test(&message.request, &complete, &bytes);
@@ -86,8 +87,8 @@ bool MpiTransport::test(Message& message, const MessageUse& use) {
     runtime_->check(code,
                     fmt::format("a message of {} with rank {}", name_of(use.kind), message.peer));
   }
-  if (complete == 0) return false;
-  if (!message.is_receive) return true;
+  message.is_through = complete != 0;
+  if (!message.is_through || !message.is_receive) return message.is_through;
   if (bytes != message.bytes) [[unlikely]] {
     throw JobAborted(fmt::format(
         "order differs: rank {} sent {} bytes for {}, for which rank {} expects {}; all ranks must "
@@ -116,9 +117,10 @@ bool Messages::advance(MpiTransport& transport, const MessageUse& use) {
   return done();
 }
 
-void Messages::add_peers(std::vector<bool>& peers) const {
+void Messages::add_missing(MpiTransport& transport, const MessageUse& use,
+                           std::vector<bool>& peers) {
   for (std::size_t i = through_; i < list_.size(); ++i) {
-    peers[static_cast<std::size_t>(list_[i].peer)] = true;
+    if (!transport.test(list_[i], use)) peers[static_cast<std::size_t>(list_[i].peer)] = true;
   }
 }
 
@@ -128,7 +130,9 @@ void Messages::clear() {
 }
 
 void Messages::drop(MpiTransport& transport) {
-  for (std::size_t i = through_; i < list_.size(); ++i) transport.drop(list_[i]);
+  for (std::size_t i = through_; i < list_.size(); ++i) {
+    if (!list_[i].is_through) transport.drop(list_[i]);
+  }
   through_ = list_.size();
 }
 

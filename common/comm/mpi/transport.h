@@ -54,6 +54,7 @@ struct Message {
   shardbench_mpi_request request = 0;
   int peer = 0;
   bool is_receive = false;
+  bool is_through = false;
   std::size_t bytes = 0;
 };
 
@@ -104,8 +105,8 @@ class Messages {
   /// How many of the first ones are through.
   std::size_t through() const { return through_; }
   std::size_t size() const { return list_.size(); }
-  /// Peers of those that are not through.
-  void add_peers(std::vector<bool>& peers) const;
+  /// Tests every one and notes the peers of those that are not through.
+  void add_missing(MpiTransport& transport, const MessageUse& use, std::vector<bool>& peers);
   void clear();
   void drop(MpiTransport& transport);
 

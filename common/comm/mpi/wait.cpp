@@ -59,31 +59,44 @@ bool MpiEngine::has_reached(MpiCall& call, Goal goal) {
 
 void MpiEngine::wait_for(MpiCall& call, Goal goal, Deadline deadline) {
   const Waiting waiting(waiting_);
-  if (has_reached(call, goal)) return;
-  block(call, goal, deadline);
+  std::unique_lock lock(mutex());
+  if (reached(call, goal)) return;
+  const Clock::time_point start = Clock::now();
+  const std::int64_t summed_before = summed_ns_;
+  if (!spin(call, goal, lock)) block(call, goal, deadline.value_or(start + job_->timeout()), lock);
+  const nanoseconds elapsed = call.changed_ - start;
+  call.timing_.peer_wait_ns +=
+      std::max<std::int64_t>(0, elapsed.count() - (summed_ns_ - summed_before));
 }
 
-void MpiEngine::block(MpiCall& call, Goal goal, Deadline deadline) {
-  const InCollective position(*job_, rank(), call.spec_.kind, call.sequence_);
-  const Clock::time_point start = Clock::now();
-  const Clock::time_point end = deadline.value_or(start + job_->timeout());
-  Clock::time_point moved = start;
-  Clock::time_point looked = start;
-  std::unique_lock lock(mutex());
-  if (shut_down_) throw JobAborted("a call was waited for after its communicator had been dropped");
-  const std::int64_t summed_before = summed_ns_;
-  for (int polls = 0;; ++polls) {
-    if (polls < spin_limit_) {
-      poll_locked();
-      if (reached(call, goal)) break;
+/// Polls for the time that a small call takes.
+bool MpiEngine::spin(MpiCall& call, Goal goal, std::unique_lock<std::mutex>& lock) {
+  constexpr int kPollsPerTurn = 16;
+  for (int polls = 0; polls < spin_limit_; ++polls) {
+    if (polls % kPollsPerTurn == kPollsPerTurn - 1) {
       lock.unlock();
       cpu_pause();
       lock.lock();
-      continue;
     }
+    poll_locked();
+    if (reached(call, goal)) return true;
+  }
+  return false;
+}
+
+void MpiEngine::block(MpiCall& call, Goal goal, Clock::time_point end,
+                      std::unique_lock<std::mutex>& lock) {
+  const InCollective position(*job_, rank(), call.spec_.kind, call.sequence_);
+  const Clock::time_point start = Clock::now();
+  Clock::time_point moved = start;
+  Clock::time_point looked = start;
+  for (;;) {
     const Clock::time_point before = Clock::now();
     poll_locked();
-    if (reached(call, goal)) break;
+    if (reached(call, goal)) return;
+    if (shut_down_) {
+      throw JobAborted("a call was waited for after its communicator had been dropped");
+    }
     const Clock::time_point now = Clock::now();
     if (now >= end) fail_timeout(call, now - start);
     if (now - before > kBusyPoll) moved = now;
@@ -99,9 +112,6 @@ void MpiEngine::block(MpiCall& call, Goal goal, Deadline deadline) {
     }
     lock.lock();
   }
-  const nanoseconds elapsed = Clock::now() - start;
-  call.timing_.peer_wait_ns +=
-      std::max<std::int64_t>(0, elapsed.count() - (summed_ns_ - summed_before));
 }
 
 void MpiEngine::wait_for_oldest() {
@@ -121,11 +131,11 @@ void MpiEngine::quiesce() {
   pool_.clear();
 }
 
-std::vector<int> MpiEngine::missing_peers(const MpiCall& call) const {
+std::vector<int> MpiEngine::missing_peers(MpiCall& call) {
   std::vector<bool> missing(static_cast<std::size_t>(world_size()), false);
-  if (call.reduction_) call.reduction_->add_missing(missing);
-  call.receives_.add_peers(missing);
-  if (call.has_input()) call.sends_.add_peers(missing);
+  call.reduction_.add_missing(transport_, call.use_, missing);
+  call.receives_.add_missing(transport_, call.result_use_, missing);
+  if (call.has_input()) call.sends_.add_missing(transport_, call.use_, missing);
   std::vector<int> peers;
   for (int peer = 0; peer < world_size(); ++peer) {
     if (missing[static_cast<std::size_t>(peer)]) peers.push_back(peer);
@@ -134,7 +144,7 @@ std::vector<int> MpiEngine::missing_peers(const MpiCall& call) const {
 }
 
 /// A peer whose message for this call is missing may have sent one for another call instead.
-void MpiEngine::look_for_mismatch(const MpiCall& call) {
+void MpiEngine::look_for_mismatch(MpiCall& call) {
   for (const int peer : missing_peers(call)) {
     const int tag = transport_.unexpected_tag(peer);
     if (tag < 0 || !tags_.contradicts(tag, call.use_.tag)) continue;
@@ -153,7 +163,7 @@ void MpiEngine::look_for_mismatch(const MpiCall& call) {
   }
 }
 
-void MpiEngine::fail_timeout(const MpiCall& call, nanoseconds waited) {
+void MpiEngine::fail_timeout(MpiCall& call, nanoseconds waited) {
   const std::vector<int> missing = missing_peers(call);
   const int first = missing.empty() ? rank() : missing.front();
   std::string others;

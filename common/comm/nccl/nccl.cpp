@@ -5,6 +5,7 @@
 
 #include "common/comm/call_spec.h"
 #include "common/comm/nccl/engine.h"
+#include "common/comm/plain_memory.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {
@@ -30,7 +31,8 @@ class NcclCommunicator : public SpecCommunicator {
  public:
   NcclCommunicator(std::shared_ptr<Job> job, int rank, const NcclOptions& options)
       : exceptions_(std::uncaught_exceptions()),
-        engine_(std::make_shared<NcclEngine>(std::move(job), rank, options)) {
+        engine_(std::make_shared<NcclEngine>(std::move(job), rank, options)),
+        symmetric_on_host_(options.symmetric_on_host) {
     engine_->join(options.exchange);
   }
 
@@ -49,6 +51,7 @@ class NcclCommunicator : public SpecCommunicator {
   std::string_view backend() const override { return "nccl"; }
 
   SymmetricMemory symmetric_empty(std::size_t bytes) override {
+    if (symmetric_on_host_) return plain_memory(bytes);
     const GpuStream stream = engine_->hooks().current_stream();
     void* const data = bytes == 0 ? nullptr : engine_->hooks().allocate(bytes, stream);
     return {std::make_shared<DeviceBlock>(engine_, stream), data, bytes};
@@ -63,6 +66,7 @@ class NcclCommunicator : public SpecCommunicator {
  private:
   int exceptions_;
   std::shared_ptr<NcclEngine> engine_;
+  bool symmetric_on_host_;
 };
 
 class PlainHooks : public DeviceHooks {

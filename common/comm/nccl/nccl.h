@@ -21,6 +21,8 @@ struct NcclOptions {
   DeviceHooks* hooks = nullptr;
   int device = 0;          ///< this rank's, see choose_device
   ExchangeTexts exchange;  ///< used while the communicator is made
+  /// symmetric_empty() gives host memory, for a caller that computes on the CPU.
+  bool symmetric_on_host = false;
 };
 
 /// NCCL over CUDA streams (docs/nccl.md). Collective: every rank of the job makes its communicators

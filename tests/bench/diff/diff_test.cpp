@@ -144,6 +144,7 @@ TEST(Diff, RowsThatOneSideLacks) {
   EXPECT_THAT(result.only_old, ElementsAre("zero3/w2/block"));
   EXPECT_THAT(result.only_new, ElementsAre("fsdp/w2/block"));
   EXPECT_EQ(result.lines.front().row, "ddp/w2/block");
+  EXPECT_TRUE(any_worse(result, 1e6));  // a row has gone
 
   DiffOptions chosen = options();
   chosen.strategies = {"zero3"};
@@ -151,6 +152,18 @@ TEST(Diff, RowsThatOneSideLacks) {
   chosen.strategies = {"single"};
   EXPECT_THAT(refusal([&] { diff(before, after, chosen); }),
               HasSubstr("neither old.json nor new.json"));
+}
+
+TEST(Diff, ALossThatIsNoNumberIsWorse) {
+  json ddp = result_with("ddp", steady(3, 100e6));
+  ddp["loss"] = {{"first", 5.0}, {"last", 4.0}};
+  const ResultFile number = file_of({ddp});
+  ddp["loss"]["last"] = nullptr;
+  const ResultFile none = file_of({ddp});
+  EXPECT_EQ(line_of(diff(number, none, options()), "loss").verdict, Verdict::kWorse);
+  EXPECT_TRUE(any_worse(diff(number, none, options()), 1e6));
+  EXPECT_EQ(line_of(diff(none, number, options()), "loss").verdict, Verdict::kBetter);
+  EXPECT_EQ(line_of(diff(none, none, options()), "loss").verdict, Verdict::kSame);
 }
 
 TEST(Diff, WrongRowsShowThat) {

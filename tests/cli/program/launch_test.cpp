@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -39,7 +41,7 @@ Words launcher(const std::string& name, int ranks) {
     return {program, "--standalone", "--nproc_per_node", count, "--no-python"};
   }
   const std::string built = SHARDBENCH_MPI_BUILT;
-  if ((";" + built + ";").find(";" + name + ";") == std::string::npos) return {};
+  if (("," + built + ",").find("," + name + ",") == std::string::npos) return {};
   return {"bash", SHARDBENCH_MPIRUN, name, count};
 }
 
@@ -73,6 +75,8 @@ Words compare_job(const std::string& model) {
                "--autotune", "fixed",   "--format", "json",       "--data",
                "synthetic"};
   if (model == "convnet") return joined(job, {"--batch", "2", "--layers", "2", "--hidden", "16"});
+  if (model != "mlp") job = joined(job, {"--heads", "4"});
+  if (model == "llama-nano") job = joined(job, {"--kv-heads", "2"});
   return joined(job, {"--layers", "2", "--hidden", "32", "--vocab", "64", "--context", "16",
                       "--seq", "16", "--batch", "2"});
 }
@@ -115,16 +119,16 @@ INSTANTIATE_TEST_SUITE_P(
     Matrix, LaunchedParity,
     ::testing::Combine(::testing::Values("openmpi", "mpich"), ::testing::Values(2, 3, 4),
                        ::testing::Values("mlp", "gpt2-nano", "convnet", "llama-nano")),
-    [](const auto& info) {
-      std::string text = std::get<0>(info.param) + "W" + std::to_string(std::get<1>(info.param)) +
-                         std::get<2>(info.param);
+    [](const auto& of) {
+      std::string text = std::get<0>(of.param) + "W" + std::to_string(std::get<1>(of.param)) +
+                         std::get<2>(of.param);
       text.erase(std::remove(text.begin(), text.end(), '-'), text.end());
       return text;
     });
 
 class Launchers : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(All, Launchers, ::testing::Values("openmpi", "mpich", "torchrun"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& of) { return of.param; });
 
 TEST_P(Launchers, RanksOfOneHostFindTheirSharedMemory) {
   const Words words = launcher(GetParam(), 3);
@@ -162,12 +166,16 @@ TEST_P(Launchers, AKilledRankEndsTheJobAndIsNamed) {
   EXPECT_NE(outcome.exit_code, 0);
   const Words lines = own_lines(outcome.err);
   ASSERT_FALSE(lines.empty()) << outcome.err;
-  EXPECT_THAT(lines.front(), HasSubstr("rank 1 has gone without a word (killed or crashed"));
-  EXPECT_THAT(lines.front(), HasSubstr("backward"));
+  EXPECT_THAT(lines.front(), HasSubstr("rank 1 was lost in backward"));
+  EXPECT_THAT(lines.front(), HasSubstr("has gone without a word (killed or crashed"));
   EXPECT_EQ(children_left(), 0);
 }
 
-TEST_P(Launchers, ARankThatThrowsEndsTheJobAndIsNamed) {
+class MpiLaunchers : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, MpiLaunchers, ::testing::Values("openmpi", "mpich"),
+                         [](const auto& of) { return of.param; });
+
+TEST_P(MpiLaunchers, ARankThatThrowsEndsTheJobAndIsNamed) {
   const Words words = launcher(GetParam(), 2);
   NEED_LAUNCHER(words, GetParam());
   const Outcome outcome = run_under(
@@ -177,7 +185,7 @@ TEST_P(Launchers, ARankThatThrowsEndsTheJobAndIsNamed) {
   EXPECT_EQ(children_left(), 0);
 }
 
-TEST_P(Launchers, BadInputIsOneLine) {
+TEST_P(MpiLaunchers, BadInputIsOneLine) {
   const Words words = launcher(GetParam(), 2);
   NEED_LAUNCHER(words, GetParam());
   const Outcome outcome = run_under(words, {"compare", "--world", "3", "--quiet"});
@@ -187,15 +195,14 @@ TEST_P(Launchers, BadInputIsOneLine) {
   EXPECT_EQ(outcome.out, "");
 }
 
-TEST_P(Launchers, CollectivesAreExact) {
+TEST_P(MpiLaunchers, CollectivesAreExact) {
   const Words words = launcher(GetParam(), 3);
   NEED_LAUNCHER(words, GetParam());
-  const std::string backend = GetParam() == "torchrun" ? "shm" : "mpi";
   const json document = document_in(
       run_under(words, {"collectives", "-b", "8", "-e", "64K", "-d", "fp32,bf16,int64", "-n", "3",
-                        "-c", "2", "--backend", backend, "--quiet", "--format", "json"}));
+                        "-c", "2", "--backend", "mpi", "--quiet", "--format", "json"}));
   ASSERT_TRUE(document.is_object());
-  EXPECT_EQ(document["context"]["backend"], backend);
+  EXPECT_EQ(document["context"]["backend"], "mpi");
 }
 
 TEST(Mpirun, OptionsThatDifferAreNamed) {
@@ -209,6 +216,24 @@ TEST(Mpirun, OptionsThatDifferAreNamed) {
   const Words lines = own_lines(outcome.err);
   ASSERT_EQ(lines.size(), 1u) << outcome.err;
   EXPECT_THAT(lines[0], HasSubstr("ranks differ in --lr: '1e-3' on rank 0, '2e-3' on rank 1"));
+}
+
+TEST_P(MpiLaunchers, EveryRankWritesItsLog) {
+  const Words words = launcher(GetParam(), 2);
+  NEED_LAUNCHER(words, GetParam());
+  std::string folder = (std::filesystem::temp_directory_path() / "rank_logs_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const Outcome outcome =
+      run_under(words, small_job({"run", "--steps", "3", "--quiet", "--rank-logs", folder}));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (int rank = 0; rank < 2; ++rank) {
+    std::ifstream file(folder + "/rank-" + std::to_string(rank) + ".log");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_THAT(text, HasSubstr(" rank " + std::to_string(rank) + " of 2 on "));
+    EXPECT_THAT(text, HasSubstr("\n3 "));
+    EXPECT_THAT(text, HasSubstr("# done\n"));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(NoLauncher, WideBackendsAreRefused) {

@@ -98,7 +98,7 @@ const std::vector<BadInput>& bad_inputs() {
        {"class:Conv", "TransformerBlock"}},
       {"bad_reshard", {"compare", "--reshard-after-forward", "maybe"}, {"true, false, auto"}},
       {"bad_link", {"compare", "--link", "fast"}, {"--link", "25Gbit,20us"}},
-      {"bad_backend", {"compare", "--backend", "mpi"}, {"auto, shm"}},
+      {"bad_backend", {"compare", "--backend", "gloo"}, {"auto, shm, mpi, nccl"}},
       {"bad_injection", {"compare", "--inject", "boom"}, {"--inject", "kill@1,3,backward"}},
       {"injection_beyond_steps",
        {"compare", "--data", "synthetic", "--inject", "throw@1,99,forward"},

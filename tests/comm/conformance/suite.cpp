@@ -6,8 +6,8 @@ std::vector<std::string> run_suite(Communicator& comm, const WireMatrix* wire) {
   std::vector<std::string> failures;
   for (const bool symmetric : {true, false}) {
     Context context(comm, wire, symmetric);
-    for (const auto* cases :
-         {&exact_cases(), &large_cases(), &shape_cases(), &flight_cases(), &wire_cases()}) {
+    for (const auto* cases : {&exact_cases(), &order_cases(), &large_cases(), &shape_cases(),
+                              &flight_cases(), &wire_cases()}) {
       for (const Case& each : *cases) {
         context.begin(each.name);
         each.run(context);

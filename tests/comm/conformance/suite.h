@@ -20,6 +20,7 @@ struct Case {
 const std::vector<Case>& exact_cases();   ///< every collective, type, operation and layout
 const std::vector<Case>& large_cases();   ///< payloads of many MiB
 const std::vector<Case>& shape_cases();   ///< in place, one element, averages, NaN
+const std::vector<Case>& order_cases();   ///< sums whose bits depend on the order of ranks
 const std::vector<Case>& flight_cases();  ///< several calls open, handles dropped
 const std::vector<Case>& wire_cases();    ///< bytes counted where they are moved
 

@@ -1,8 +1,12 @@
-// The suite over MPI: one process per rank, started by mpirun. Exit code 0: all right.
+// The suite over MPI: one process per rank, started by mpirun. Exit code 0: all right. With an
+// argument something is done wrong, and what the user gets to read is printed: `order` issues
+// different calls, `missing` leaves one out.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
+#include <thread>
 
 #include "common/comm/mpi/mpi.h"
 #include "common/core/error.h"
@@ -31,8 +35,27 @@ std::vector<std::string> check_texts(MpiRuntime& runtime) {
   return failures;
 }
 
-int run() {
+[[noreturn]] void do_wrong(const std::shared_ptr<MpiRuntime>& runtime, bool in_order) {
+  const auto job = Job::create(
+      {.world_size = runtime->world_size(), .timeout = std::chrono::milliseconds(1500)});
+  const auto comm = make_mpi(runtime, job);
+  const bool is_first = runtime->rank() == 0;
+  comm->barrier({"together", Phase::kInit}).wait();
+  float value = 1;
+  if (is_first) {
+    comm->all_reduce({&value, 1, DType::kFloat32}, ReduceOp::kSum, {"loss", Phase::kMetrics})
+        .wait();
+  } else if (in_order) {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+  } else {
+    comm->barrier({"end", Phase::kMetrics}).wait();
+  }
+  throw JobAborted("the job went on");
+}
+
+int run(std::string_view wrong) {
   const auto runtime = MpiRuntime::start();
+  if (!wrong.empty()) do_wrong(runtime, wrong == "missing");
   if (runtime->rank() == 0) {
     fmt::print("{} x {}\n", runtime->library_version(), runtime->world_size());
   }
@@ -52,9 +75,9 @@ int run() {
 }  // namespace
 }  // namespace shardbench::comm
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return shardbench::comm::run();
+    return shardbench::comm::run(argc > 1 ? argv[1] : "");
   } catch (const shardbench::UserError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return shardbench::comm::kUsage;

@@ -40,6 +40,10 @@ class NcclDouble : public CudaApi, public NcclApi {
 
   /// A kernel: runs in order on the stream.
   void launch(GpuStream stream, Task task);
+  /// A kernel that takes so many milliseconds by the double's clock, and no time.
+  void advance_clock(GpuStream stream, int ms) {
+    launch(stream, [this, ms] { clock_ += ms; });
+  }
   /// Blocks until the stream is through; throws std::runtime_error when it is stuck for seconds.
   void synchronize(GpuStream stream);
   /// The blocks, streams, ... that are alive now: 0 after an orderly end.

@@ -178,7 +178,7 @@ CudaCode NcclDouble::event_record(GpuEvent event, GpuStream stream) {
   Stream& on = stream_of(stream);
   recorded.stream = &on;
   if (recorded.timed) {
-    enqueue(on, {.task = [this, &recorded] { recorded.passed_at = ++clock_; }});
+    enqueue(on, {.task = [this, &recorded] { recorded.passed_at = clock_; }});
   }
   recorded.position = on.queued;
   return CudaCode::kSuccess;

@@ -41,7 +41,7 @@ TEST(NcclFailure, ARankThatNeverJoinsIsATimeout) {
       exchange("");
       shm.comm.barrier({"end", Phase::kInit}).wait();
     }
-    make_nccl(shm.job, shm.rank, {&gpus, &gpus, &hooks, shm.rank, exchange});
+    make_nccl(shm.job, shm.rank, {&gpus, &gpus, &hooks, shm.rank, exchange, false});
     return std::string();
   };
   const JobOutcome outcome = testing::outcome_of(2, start, kShort);

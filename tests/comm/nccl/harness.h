@@ -27,15 +27,15 @@ struct NcclRank {
   std::function<std::unique_ptr<Communicator>()> make;
 };
 
-/// How the ranks ended.
+/// How the ranks ended. `on_host`: symmetric memory is the host's.
 inline JobOutcome outcome_of_nccl(NcclDouble& gpus, int world_size,
                                   const std::function<void(NcclRank&)>& body,
-                                  const testing::RankOptions& options = {}) {
+                                  const testing::RankOptions& options = {}, bool on_host = false) {
   const auto run = [&](testing::Rank& shm) {
     DoubleHooks hooks(gpus);
     const auto make = [&] {
       return make_nccl(shm.job, shm.rank,
-                       {&gpus, &gpus, &hooks, shm.rank, exchange_over(shm.comm)});
+                       {&gpus, &gpus, &hooks, shm.rank, exchange_over(shm.comm), on_host});
     };
     const std::unique_ptr<Communicator> comm = make();
     NcclRank rank{shm.rank, shm.world_size, shm.job, gpus, hooks, *comm, make};

@@ -88,6 +88,7 @@ class Matrix {
         for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax}) {
           if (!is_defined(dtype, op) || (op == ReduceOp::kAverage && !averages)) continue;
           for (const bool accumulate : {false, true}) {
+            if (accumulate && !device_.accumulates) continue;
             reduce(layout, dtype, op, accumulate, -1);
             reduce(layout, dtype, op, accumulate, comm_.world_size() - 1);
           }

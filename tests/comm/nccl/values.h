@@ -9,6 +9,7 @@ namespace shardbench::comm {
 struct DeviceContext {
   CudaApi& cuda;
   DeviceHooks& hooks;
+  bool accumulates = true;  ///< whether the hooks can add
 };
 
 /// Every collective x dtype x operation x awkward layout of one rank, exact: small whole numbers,

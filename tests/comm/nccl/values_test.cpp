@@ -69,6 +69,24 @@ TEST(NcclCommunicator, SymmetricMemoryIsDeviceMemory) {
   });
 }
 
+/// As a CPU run over NCCL has it: written and read by the host.
+TEST(NcclCommunicator, SymmetricMemoryMayBeTheHosts) {
+  NcclDouble gpus(2);
+  const auto body = [](NcclRank& rank) {
+    const SymmetricMemory memory = rank.comm.symmetric_empty(8);
+    auto* const values = static_cast<float*>(memory.data());
+    values[0] = static_cast<float>(rank.rank);
+    values[1] = 2;
+    rank.comm.all_reduce({values, 2, DType::kFloat32}, ReduceOp::kSum, {"host", Phase::kForward})
+        .wait();
+    EXPECT_EQ(values[0], 1);
+    EXPECT_EQ(values[1], 4);
+    EXPECT_EQ(rank.gpus.uses(values), 0);
+  };
+  EXPECT_TRUE(outcome_of_nccl(gpus, 2, body, {}, /*on_host=*/true).ok);
+  EXPECT_EQ(gpus.live_objects(), 0u);
+}
+
 TEST(NcclCommunicator, TextsComeByRank) {
   NcclDouble gpus(3);
   run_nccl(gpus, 3, [](NcclRank& rank) {

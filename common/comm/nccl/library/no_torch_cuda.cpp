@@ -1,0 +1,7 @@
+#include "common/comm/nccl/library/parts.h"
+
+namespace shardbench::comm {
+
+TorchCuda* torch_cuda() { return nullptr; }
+
+}  // namespace shardbench::comm
