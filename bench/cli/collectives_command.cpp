@@ -73,7 +73,9 @@ int collectives_command(const CollectivesFlags& flags, const Program& program) {
       [&](std::int64_t done) { progress.step(static_cast<int>(done), static_cast<int>(rows)); });
   progress.clear();
 
-  if (report.failure) say(fmt::format("shardbench: {}\n", report.failure->message));
+  if (report.failure) {
+    say_failure(program, fmt::format("shardbench: {}\n", report.failure->message));
+  }
   if (report.wrong() > 0) say(fmt::format("shardbench: {} elements are wrong\n", report.wrong()));
   std::string json;
   if (file || flags.format == "json") json = text_of(document_of(report, flags, program));

@@ -37,14 +37,14 @@ std::optional<bench::OutputFile> output_file(const Flags& flags, const Program& 
   }
 }
 
-void print_failures(const bench::Comparison& comparison) {
+void print_failures(const bench::Comparison& comparison, const Program& program) {
   for (const bench::Row* row : bench::rows_of(comparison)) {
     const std::string title =
         fmt::format("{} {}", row->strategy(), bench::block_title(comparison.request, row->config));
     if (!row->stopped_early.empty()) say(fmt::format("{}: {}\n", title, row->stopped_early));
     const std::string what = row->right() ? row->traffic_error : bench::verdict_text(*row);
     if (what.empty()) continue;
-    say(fmt::format("shardbench: {}: {}\n", title, what));
+    say_failure(program, fmt::format("shardbench: {}: {}\n", title, what));
   }
   if (comparison.signal != 0) {
     say(fmt::format("shardbench: stopped by signal {}\n", comparison.signal));
@@ -147,7 +147,7 @@ int compare_command(const Flags& flags, const CLI::App& command, const Program& 
   }
   const bench::Comparison comparison = run_all(flags, request, program);
 
-  print_failures(comparison);
+  print_failures(comparison, program);
   const nlohmann::ordered_json document =
       bench::document(comparison, document_context(flags, program));
   // A file that nobody asked for may fail: nothing that was asked for is lost.

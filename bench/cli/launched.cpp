@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -68,9 +69,6 @@ int code_of(const AbortRecord& record) {
 
 /// Goes without looking back: peers may be gone, so nothing collective may happen any more.
 [[noreturn]] void leave(comm::Group& group, const AbortRecord& record) {
-  if (group.rank() == 1 && record.rank == 0 && record.reason == AbortRecord::Reason::kLost) {
-    std::fprintf(stderr, "shardbench: %s\n", record.message.c_str());  // rank 0 cannot
-  }
   std::fflush(nullptr);
   group.await_rank_0(kLastWords);
   _exit(code_of(record));
@@ -80,7 +78,13 @@ int code_of(const AbortRecord& record) {
 
 int run_launched(Program& program, const comm::LaunchEnvironment& found,
                  const comm::OpenStore& open_store) {
-  comm::Launched launched = comm::join_launched(found, timeout_in(program.args), open_store);
+  std::atomic<bool> told{false};
+  const auto tell = [&told](int rank, const AbortRecord& record) {
+    if (rank != (record.rank == 0 ? 1 : 0) || told.exchange(true)) return;
+    std::fprintf(stderr, "shardbench: %s\n", record.message.c_str());
+  };
+  comm::Launched launched = comm::join_launched(found, timeout_in(program.args), open_store, tell);
+  program.told = [&told] { return told.load(); };
   comm::Group& group = *launched.group;
   program.ranks = std::move(launched.ranks);
   if (!program.speaks()) be_silent();

@@ -27,6 +27,8 @@ struct Program {
   /// Called once the command line has been understood, before anything runs; may be empty. Throws
   /// UserError when the ranks were not started alike.
   std::function<void()> agree;
+  /// Whether it has been said already why the job ended; may be empty.
+  std::function<bool()> told;
   /// Told why this process refuses the request; may be empty.
   std::function<void(const std::string& message)> refused;
 

@@ -118,8 +118,8 @@ int run_command(const RunFlags& flags, const Program& program) {
   comparison.signal = run.signal;
   comparison.blocks.push_back({config.world_size, {row}, 0});
   if (!row.right()) {
-    say(fmt::format("shardbench: {} W={}: {}\n", config.strategy, config.world_size,
-                    bench::verdict_text(row)));
+    say_failure(program, fmt::format("shardbench: {} W={}: {}\n", config.strategy,
+                                     config.world_size, bench::verdict_text(row)));
   } else if (!row.traffic_error.empty()) {
     say(fmt::format("shardbench: {} W={}: {}\n", config.strategy, config.world_size,
                     row.traffic_error));

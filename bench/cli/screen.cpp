@@ -30,6 +30,10 @@ void say(const std::string& text) {
   if (!silent) std::fputs(text.c_str(), stderr);
 }
 
+void say_failure(const Program& program, const std::string& text) {
+  if (!program.told || !program.told()) say(text);
+}
+
 namespace {
 
 bool sharded(sharding::FormulaKind kind) {

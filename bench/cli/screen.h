@@ -15,6 +15,9 @@ void be_silent();
 /// Writes to stderr. A closed or full stderr is no reason to lose results: failures are ignored.
 void say(const std::string& text);
 
+/// Why a row failed; nothing when that has been said already.
+void say_failure(const Program& program, const std::string& text);
+
 /// One line about the present run on stderr, rewritten in place; nothing unless stderr is a
 /// terminal and `on`.
 class ProgressLine {

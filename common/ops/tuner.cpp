@@ -89,9 +89,10 @@ class Inputs {
 /// One key while it is being measured.
 class Contest {
  public:
-  Contest(const TuneKey& key, const Inputs& inputs) : key_(key) {
+  Contest(const TuneKey& key, const Inputs& inputs, const TunerOptions& options) : key_(key) {
     for (Candidate candidate : candidates_for(key)) {
-      if (available(candidate)) times_.push_back({candidate, 0, true});
+      const bool there = options.available ? options.available(candidate) : available(candidate);
+      if (there) times_.push_back({candidate, 0, true});
     }
     live_.assign(times_.size(), true);
     const bool forward = key.pass == Pass::kForward;
@@ -200,7 +201,7 @@ std::vector<TunedEntry> measure(const std::vector<TuneKey>& keys, const TunerOpt
   std::vector<Contest> contests;
   for (const TuneKey& key : keys) {
     if (spent_s() > kOverrun / 2 * options.budget_s) break;
-    contests.emplace_back(key, inputs);
+    contests.emplace_back(key, inputs, options);
     contests.back().check(pool, run);
   }
   for (int round = 0; round < options.most_rounds; ++round) {

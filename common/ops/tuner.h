@@ -15,6 +15,8 @@ struct TunerOptions {
   double budget_s = 2.0;
   int most_rounds = 20;
   std::function<std::int64_t()> now_ns;  ///< for tests; empty: the steady clock
+  /// For tests; empty: what this LibTorch and machine have (see linear_candidates.h).
+  std::function<bool(Candidate)> available;
 };
 
 /// Times every candidate of every key on random data and chooses. Candidates take turns, round

@@ -68,4 +68,4 @@ for mtu in ${mtus//,/ }; do
     lab_hosts=("${all_hosts[@]}")
   done
 done
-python3 -B "$lab_folder/bytes.py" /run/lab "$few" "$many" "$prefix" bytes.sh "${arguments[@]}"
+python3 -B "$lab_folder/bytes.py" /run/lab "$few" "$many" "$prefix" tests/lab/bytes.sh "${arguments[@]}"

@@ -75,4 +75,4 @@ for ((round = 1; round <= rounds; ++round)); do
     done
   done
 done
-python3 -B "$lab_folder/crossover.py" table /run/lab "$mtu" "$prefix" crossover.sh "${arguments[@]}"
+python3 -B "$lab_folder/crossover.py" table /run/lab "$mtu" "$prefix" tests/lab/crossover.sh "${arguments[@]}"

@@ -2,14 +2,23 @@
 
 import json
 import pathlib
+import subprocess
+
+LEFT_OUT = ("env", "executable", "world_size")
+
+
+def _mpi_version():
+    command = ["mpirun.openmpi", "--version"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return "Open MPI " + text.split("\n", 1)[0].split()[-1]
 
 
 def context_of(document, command, **more):
     """The program's own context with the lab's command in place of the program's."""
     program = document["context"]["executable"]
-    context = {k: v for k, v in document["context"].items() if k not in ("env", "executable")}
+    context = {k: v for k, v in document["context"].items() if k not in LEFT_OUT}
     args = ["build/bin/shardbench" if word == program else word for word in command]
-    return context | {"args": args} | more
+    return context | {"mpi_version": _mpi_version(), "args": args} | more
 
 
 def config_of(document):

@@ -23,6 +23,7 @@ struct MadeUpTime {
     TunerOptions options;
     options.budget_s = budget_s;
     options.now_ns = [this] { return ns; };
+    options.available = [](Candidate) { return true; };
     return options;
   }
 };
@@ -125,7 +126,9 @@ TEST(Tuner, ACandidateThatForgetsToAddIsWrong) {
     if (candidate != Candidate::kAten) used.accumulate = false;
     return plain_result(used, a);
   };
-  const std::vector<TunedEntry> entries = measure({kKeys[3]}, quick(), run);
+  TunerOptions options = quick();
+  options.available = [](Candidate) { return true; };
+  const std::vector<TunedEntry> entries = measure({kKeys[3]}, options, run);
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].chosen, Candidate::kAten);
   EXPECT_FALSE(entries[0].times.back().right);

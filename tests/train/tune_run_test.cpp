@@ -108,7 +108,8 @@ ops::TuningTable odd_table(const RunConfig& config) {
   ops::TuningTable table;
   table.mode = TuneMode::kOn;
   for (const TuneKey& key : expected_keys(config, true)) {
-    table.entries.push_back({key, ops::candidates_for(key).back(), {}});
+    // oneDNN's inner product runs on every CPU, its matrix product does not.
+    table.entries.push_back({key, ops::candidates_for(key)[1], {}});
   }
   return table;
 }
@@ -119,7 +120,8 @@ TEST(TuneRun, StrategiesFollowTheTableAndStayBitEqual) {
   config.model.hidden = 128;
   const auto hash_of = [&](const std::string& strategy, const ReferenceRun& reference) {
     config.strategy = strategy;
-    const Parity parity = judge(run_strategy(*comm::forked_ranks(), config, registry), *reference.result);
+    const Parity parity =
+        judge(run_strategy(*comm::forked_ranks(), config, registry), *reference.result);
     EXPECT_TRUE(parity.bit_equal) << strategy << " W=" << config.world_size << ": "
                                   << parity.detail;
     return parity.hash;
@@ -127,7 +129,8 @@ TEST(TuneRun, StrategiesFollowTheTableAndStayBitEqual) {
   for (const int world_size : {1, 2, 3}) {
     config.world_size = world_size;
     config.tuning = {TuneMode::kOff, {}, ""};
-    ReferenceRun reference = run_reference(*comm::forked_ranks(), config, AccumulationOrder::kRanksFirst);
+    ReferenceRun reference =
+        run_reference(*comm::forked_ranks(), config, AccumulationOrder::kRanksFirst);
     ASSERT_TRUE(reference.result);
     const std::uint64_t plain = hash_of("ddp", reference);
     config.tuning = odd_table(config);

@@ -166,6 +166,7 @@ class JoinedGroup : public Group {
   }
 
   void on_abort(const AbortRecord& record) {
+    if (record.reason == AbortRecord::Reason::kLost && options_.on_lost) options_.on_lost(record);
     const std::lock_guard lock(mutex_);
     if (host_job_ == nullptr) {
       early_abort_ = record;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,9 @@ struct JoinOptions {
   std::chrono::milliseconds timeout{300'000};  ///< to meet, and of every later wait
   std::string extra_address;  ///< where rank 0 may be reached besides its interfaces, or ""
   ShareText share;            ///< how the ranks hear of rank 0
+  /// Told at once of a rank that has gone, on a thread of its own: launchers kill the others soon
+  /// after. May be empty.
+  std::function<void(const AbortRecord& record)> on_lost = {};
 };
 
 /// Joins processes that somebody else started into one job: connects them, finds out which share a

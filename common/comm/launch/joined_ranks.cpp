@@ -36,6 +36,7 @@ class JoinedRanks : public Ranks {
     if (backend == "nccl" && !wide_.nccl) {
       throw UserError::format("--backend nccl: {}", wide_.why_no_nccl);
     }
+    if (backend == "nccl" && wide_.require_nccl) wide_.require_nccl(group_);
     return backend == "shm" && request.world_size == 1 ? "local" : backend;
   }
 
@@ -83,15 +84,21 @@ class JoinedRanks : public Ranks {
       return outcome;
     } catch (const JobAborted&) {  // the record says why
       SHARDBENCH_CHECK(group_.job()->aborted().has_value());
+    } catch (const UserError& error) {
+      abort(AbortRecord::Reason::kRequested, error);
     } catch (const std::exception& error) {
-      AbortRecord record = group_.job()->position_of(group_.rank());
-      record.reason = AbortRecord::Reason::kThrew;
-      record.message = message_of(error);
-      group_.abort(record);
+      abort(AbortRecord::Reason::kThrew, error);
     }
     outcome.failure = group_.job()->aborted();
     if (outcome.failure) group_.abort(*outcome.failure);  // those who wait for a text hear of it
     return outcome;
+  }
+
+  void abort(AbortRecord::Reason reason, const std::exception& error) {
+    AbortRecord record = group_.job()->position_of(group_.rank());
+    record.reason = reason;
+    record.message = message_of(error);
+    group_.abort(record);
   }
 
   Group& group_;

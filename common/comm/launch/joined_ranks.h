@@ -15,6 +15,7 @@ struct WideBackends {
   std::function<Transport(Group&)> mpi;
   std::string why_no_mpi;
   std::function<Transport(Group&)> nccl;
+  std::function<void(Group&)> require_nccl;  ///< throws UserError where there is no device
   std::string why_no_nccl;
 };
 

@@ -11,6 +11,8 @@
 #include "common/comm/launch/joined_ranks.h"
 #include "common/comm/mpi/mpi.h"
 #include "common/comm/mpi/runtime.h"
+#include "common/comm/nccl/load.h"
+#include "common/comm/nccl/over_group.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {
@@ -60,13 +62,24 @@ WideBackends wide_backends(const std::shared_ptr<MpiRuntime>& mpi) {
       return Transport{std::move(ranks), std::move(wire)};
     };
   }
+  if (has_gpu_library()) {
+    wide.nccl = [](Group& group) {
+      return Transport{nccl_over(group, /*symmetric_on_host=*/true), nullptr};
+    };
+    wide.require_nccl = require_device;
+  } else {
+    wide.why_no_nccl =
+        "this build has no GPU library: install the CUDA toolkit, run ./shardbench setup nccl and "
+        "build again";
+  }
   return wide;
 }
 
 }  // namespace
 
 Launched join_launched(const LaunchEnvironment& found, std::chrono::milliseconds timeout,
-                       const OpenStore& open_store) {
+                       const OpenStore& open_store,
+                       const std::function<void(int rank, const AbortRecord& record)>& on_lost) {
   SHARDBENCH_CHECK(found.launcher != Launcher::kNone);
   Launched launched;
   JoinOptions options;
@@ -86,6 +99,11 @@ Launched join_launched(const LaunchEnvironment& found, std::chrono::milliseconds
     options.world_size = found.world_size;
     options.extra_address = found.master_address;
     options.share = open_store(found, timeout);
+  }
+  if (on_lost) {
+    options.on_lost = [on_lost, rank = options.rank](const AbortRecord& record) {
+      on_lost(rank, record);
+    };
   }
   try {
     launched.group = join(options);

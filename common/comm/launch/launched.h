@@ -28,7 +28,9 @@ using OpenStore =
 /// Joins the other processes that the launcher started: through MPI, or through the store of
 /// torchrun's variables. Collective. Throws UserError naming who is missing after `timeout`, which
 /// is also the default deadline of every later wait.
-Launched join_launched(const LaunchEnvironment& found, std::chrono::milliseconds timeout,
-                       const OpenStore& open_store);
+/// `on_lost` as in JoinOptions, with the rank that hears of it.
+Launched join_launched(
+    const LaunchEnvironment& found, std::chrono::milliseconds timeout, const OpenStore& open_store,
+    const std::function<void(int rank, const AbortRecord& record)>& on_lost = {});
 
 }  // namespace shardbench::comm

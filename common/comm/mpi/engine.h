@@ -75,8 +75,8 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   // wait.cpp: blocking, deadlines, who is missing.
   static bool reached(const MpiCall& call, Goal goal);
   bool spin(MpiCall& call, Goal goal, std::unique_lock<std::mutex>& lock);
-  void block(MpiCall& call, Goal goal, std::chrono::steady_clock::time_point end,
-             std::unique_lock<std::mutex>& lock);
+  void block(MpiCall& call, Goal goal, std::chrono::steady_clock::time_point start,
+             std::chrono::steady_clock::time_point end, std::unique_lock<std::mutex>& lock);
   void wait_for_oldest();
   std::vector<int> missing_peers(MpiCall& call);
   void look_for_mismatch(MpiCall& call);

@@ -63,7 +63,9 @@ void MpiEngine::wait_for(MpiCall& call, Goal goal, Deadline deadline) {
   if (reached(call, goal)) return;
   const Clock::time_point start = Clock::now();
   const std::int64_t summed_before = summed_ns_;
-  if (!spin(call, goal, lock)) block(call, goal, deadline.value_or(start + job_->timeout()), lock);
+  if (!spin(call, goal, lock)) {
+    block(call, goal, start, deadline.value_or(start + job_->timeout()), lock);
+  }
   const nanoseconds elapsed = call.changed_ - start;
   call.timing_.peer_wait_ns +=
       std::max<std::int64_t>(0, elapsed.count() - (summed_ns_ - summed_before));
@@ -84,10 +86,9 @@ bool MpiEngine::spin(MpiCall& call, Goal goal, std::unique_lock<std::mutex>& loc
   return false;
 }
 
-void MpiEngine::block(MpiCall& call, Goal goal, Clock::time_point end,
+void MpiEngine::block(MpiCall& call, Goal goal, Clock::time_point start, Clock::time_point end,
                       std::unique_lock<std::mutex>& lock) {
   const InCollective position(*job_, rank(), call.spec_.kind, call.sequence_);
-  const Clock::time_point start = Clock::now();
   Clock::time_point moved = start;
   Clock::time_point looked = start;
   for (;;) {

@@ -13,10 +13,19 @@ DeviceHooks& hooks_on(const GpuLibrary& library, int device) {
   return *plain;
 }
 
+namespace {
+
+int device_of(const GpuLibrary& library, Group& group) {
+  return choose_device(*library.cuda, group.host_rank(), group.host_job()->world_size());
+}
+
+}  // namespace
+
+void require_device(Group& group) { device_of(gpu_library(), group); }
+
 std::unique_ptr<Communicator> nccl_over(Group& group, bool symmetric_on_host) {
   const GpuLibrary& library = gpu_library();
-  const int device =
-      choose_device(*library.cuda, group.host_rank(), group.host_job()->world_size());
+  const int device = device_of(library, group);
   NcclOptions options;
   options.cuda = library.cuda;
   options.nccl = library.nccl;

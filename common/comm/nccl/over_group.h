@@ -13,6 +13,9 @@ namespace shardbench::comm {
 /// Throws UserError as gpu_library() and choose_device() do.
 std::unique_ptr<Communicator> nccl_over(Group& group, bool symmetric_on_host);
 
+/// Throws what nccl_over would for want of a library or a device. Not collective.
+void require_device(Group& group);
+
 /// The hooks for code on `device`: LibTorch's where the library has its CUDA side, else the plain
 /// ones. Makes the device current. They live as long as the process.
 DeviceHooks& hooks_on(const GpuLibrary& library, int device);

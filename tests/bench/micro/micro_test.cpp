@@ -64,7 +64,7 @@ std::vector<Program> programs() {
                  SHARDBENCH_MICRO_OPS,
                  "512x384x384|rows:512|batch",
                  {"linear/forward_bias/512x384x384/aten",
-                  "linear/weight_grad_accumulate/512x384x384/onednn_matmul",
+                  "linear/weight_grad_accumulate/512x384x384/aten",
                   "layer_norm_backward/rows:512/width:384", "gelu/rows:512/width:1536",
                   "attention/batch:4/seq:128/heads:6/size:64", "cross_entropy/rows:512/classes:256",
                   "embedding/rows:512/vocab:256/width:384"},

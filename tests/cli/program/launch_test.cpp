@@ -166,8 +166,9 @@ TEST_P(Launchers, AKilledRankEndsTheJobAndIsNamed) {
   EXPECT_NE(outcome.exit_code, 0);
   const Words lines = own_lines(outcome.err);
   ASSERT_FALSE(lines.empty()) << outcome.err;
-  EXPECT_THAT(lines.front(), HasSubstr("rank 1 was lost in backward"));
-  EXPECT_THAT(lines.front(), HasSubstr("has gone without a word (killed or crashed"));
+  EXPECT_THAT(lines.front(), HasSubstr("rank 1 has gone without a word (killed or crashed"));
+  EXPECT_THAT(lines.front(), HasSubstr("last seen in phase backward"));
+  EXPECT_EQ(lines.size(), 1u) << outcome.err;
   EXPECT_EQ(children_left(), 0);
 }
 
@@ -216,6 +217,15 @@ TEST(Mpirun, OptionsThatDifferAreNamed) {
   const Words lines = own_lines(outcome.err);
   ASSERT_EQ(lines.size(), 1u) << outcome.err;
   EXPECT_THAT(lines[0], HasSubstr("ranks differ in --lr: '1e-3' on rank 0, '2e-3' on rank 1"));
+}
+
+TEST(Mpirun, NcclWithoutADeviceIsRefused) {
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has a GPU";
+  const Words words = launcher("openmpi", 2);
+  NEED_LAUNCHER(words, "openmpi");
+  const Outcome outcome = run_under(words, joined(compare_job("mlp"), {"--backend", "nccl"}));
+  EXPECT_EQ(outcome.exit_code, 2);
+  ASSERT_EQ(own_lines(outcome.err).size(), 1u) << outcome.err;
 }
 
 TEST_P(MpiLaunchers, EveryRankWritesItsLog) {

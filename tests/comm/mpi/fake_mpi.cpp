@@ -104,6 +104,22 @@ int FakeMpi::comm_max_tag(shardbench_mpi_comm, int* max_tag) {
   return 0;
 }
 
+void FakeMpi::require_unused(const std::vector<shardbench_mpi_range>& ranges) const {
+  if (!faults_.synchronous) return;  // nothing is being sent
+  const auto overlap = [](const shardbench_mpi_range& a, const shardbench_mpi_range& b) {
+    const auto* a_data = static_cast<const char*>(a.data);
+    const auto* b_data = static_cast<const char*>(b.data);
+    return a_data < b_data + b.bytes && b_data < a_data + a.bytes;
+  };
+  for (const auto& [request, state] : requests_) {
+    for (const shardbench_mpi_range& lent : state.lent) {
+      for (const shardbench_mpi_range& range : ranges) {
+        SHARDBENCH_CHECK(!overlap(lent, range), "received into memory that is being sent");
+      }
+    }
+  }
+}
+
 void FakeMpi::deliver(const Message& sent, const Message& asked) {
   State& receive = requests_[asked.request];
   std::size_t at = 0;
@@ -112,7 +128,9 @@ void FakeMpi::deliver(const Message& sent, const Message& asked) {
     if (bytes > 0) std::memcpy(range.data, sent.bytes.data() + at, bytes);
     at += bytes;
   }
-  receive = {.complete = true, .truncated = at < sent.bytes.size(), .bytes = at};
+  receive.complete = true;
+  receive.truncated = at < sent.bytes.size();
+  receive.bytes = at;
   requests_[sent.request].complete = true;
 }
 
@@ -130,7 +148,9 @@ int FakeMpi::send(shardbench_mpi_comm comm, int peer, int tag, const shardbench_
     }
   }
   *out = message.request;
-  self.requests_[message.request].complete = !self.faults_.synchronous;
+  State& state = self.requests_[message.request];
+  state.complete = !self.faults_.synchronous;
+  state.lent = {ranges, ranges + count};
   Queues& queues = self.channels_[{of_peer(comm, peer), rank_of(comm), tag}];
   if (queues.asked.empty()) {
     queues.unexpected.push_back(std::move(message));
@@ -147,6 +167,7 @@ int FakeMpi::receive(shardbench_mpi_comm comm, int peer, int tag,
   const std::lock_guard lock(self.mutex_);
   Message message{.ranges = {ranges, ranges + count}, .request = self.next_request_++};
   *out = message.request;
+  self.require_unused(message.ranges);
   self.requests_[message.request] = {};
   Queues& queues = self.channels_[{comm, peer, tag}];
   if (queues.unexpected.empty()) {

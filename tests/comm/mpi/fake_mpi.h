@@ -12,9 +12,9 @@
 
 namespace shardbench::testing {
 
-/// MPI for ranks that are threads of this process: messages are matched as MPI does it, and what
-/// goes wrong is chosen. One at a time. A thread that makes an MpiRuntime says first which rank it
-/// is; afterwards the handles tell.
+/// MPI for ranks that are threads of this process: messages are matched as MPI does it, misuse of
+/// memory is an error, and what goes wrong is chosen. One at a time. A thread that makes an
+/// MpiRuntime says first which rank it is; afterwards the handles tell.
 class FakeMpi {
  public:
   struct Faults {
@@ -49,6 +49,7 @@ class FakeMpi {
     bool complete = false;
     bool truncated = false;
     std::uint64_t bytes = 0;
+    std::vector<shardbench_mpi_range> lent = {};  ///< memory of a send, until it is tested
   };
   /// Of one rank's communicator, from one peer, with one tag: what has arrived unasked and what has
   /// been asked for.
@@ -81,6 +82,8 @@ class FakeMpi {
   static int probe(shardbench_mpi_comm comm, int peer, int* found, int* tag, std::uint64_t* bytes);
   static int drop(shardbench_mpi_request* request, int is_receive);
 
+  /// MPI forbids to receive into memory that is still being sent.
+  void require_unused(const std::vector<shardbench_mpi_range>& ranges) const;
   void deliver(const Message& sent, const Message& asked);
 
   int world_size_;
