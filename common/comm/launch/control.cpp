@@ -220,7 +220,7 @@ class Star : public Control {
     if (take(link, peer)) return;
     link.open = false;
     if (peer == 0) rank_0_gone_ = true;
-    if (!link.farewell) lose(peer);
+    if (!link.farewell && !aborted_) lose(peer);  // once the job has ended, all just go
   }
 
   /// Handles what has arrived; false when the connection has ended.
