@@ -39,8 +39,8 @@ struct CollectivesRequest {
   int root = 0;
   int iterations = 20;
   int warmup = 5;
-  int checks = 1;         ///< checked calls per row; 0: none
-  bool symmetric = true;  ///< memory that peers reach directly; otherwise through staging
+  int checks = 1;                ///< checked calls per row; 0: none
+  bool symmetric = true;         ///< memory that peers reach directly; otherwise through staging
   std::string backend = "auto";  ///< auto, shm, mpi or nccl
   std::optional<comm::LinkModel> link;
   std::chrono::milliseconds timeout{300'000};

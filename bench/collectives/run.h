@@ -44,8 +44,8 @@ struct CollectivesReport {
   int exit_code() const;
 };
 
-/// Measures every row on `ranks` and brings the results together. `on_row` is called with the number
-/// of rows done. Throws UserError for requests without meaning.
+/// Measures every row on `ranks` and brings the results together. `on_row` is called with the
+/// number of rows done. Throws UserError for requests without meaning.
 CollectivesReport run_collectives(comm::Ranks& ranks, const CollectivesRequest& request,
                                   const std::function<void(std::int64_t done)>& on_row = {});
 

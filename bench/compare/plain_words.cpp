@@ -207,13 +207,18 @@ std::string waiting_text(const Block& block, const Invocation& invocation) {
   if (block.world_size == 1) {
     return "One rank waits for nobody: the rows differ by their overheads only.";
   }
-  const std::optional<comm::LinkModel>& link = block.rows.front().config.link;
+  const train::RunConfig& config = block.rows.front().config;
+  const auto waited = [](const Row& row) {
+    return fmt::format("{} of {} ms", ms(row.exposed().mean), ms(row.step.median));
+  };
+  if (config.backend == "mpi" || config.backend == "nccl") {
+    return fmt::format("Over {} a rank waits, per step: {}.", config.backend,
+                       joined(grouped(block, waited), ", "));
+  }
+  const std::optional<comm::LinkModel>& link = config.link;
   if (link) {
-    const auto waits = [](const Row& row) {
-      return fmt::format("{} of {} ms", ms(row.exposed().mean), ms(row.step.median));
-    };
     return fmt::format("With the link {} a rank waits, per step: {}. Without it: {}{}",
-                       link->to_string(), joined(grouped(block, waits), ", "), invocation.command,
+                       link->to_string(), joined(grouped(block, waited), ", "), invocation.command,
                        invocation.world);
   }
   const auto estimate = [](const Row& row) {

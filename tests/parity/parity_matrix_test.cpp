@@ -93,7 +93,8 @@ void expect_parity(const train::RunConfig& base, const std::vector<int>& worlds)
     std::uint64_t hashes[2] = {0, 0};
     for (const train::StrategyEntry& entry : registry.entries()) {
       config.strategy = entry.name;
-      const train::ReferenceRun reference = train::run_reference(*comm::forked_ranks(), config, entry.order);
+      const train::ReferenceRun reference =
+          train::run_reference(*comm::forked_ranks(), config, entry.order);
       ASSERT_TRUE(reference.result) << (reference.failure ? reference.failure->message : "");
       const train::StrategyRun run = train::run_strategy(*comm::forked_ranks(), config, registry);
       ASSERT_FALSE(run.failure) << entry.name << ": " << run.failure->message;

@@ -63,9 +63,7 @@ class LocalCommunicator : public Communicator {
     return done_since(Clock::now());
   }
 
-  SymmetricMemory symmetric_empty(std::size_t bytes) override {
-    return plain_memory(bytes);
-  }
+  SymmetricMemory symmetric_empty(std::size_t bytes) override { return plain_memory(bytes); }
 
   void abort(std::string_view message) override {
     if (abort_message_.empty()) abort_message_ = message.empty() ? "aborted" : message;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "common/comm/shm/engine.h"
 #include "common/comm/in_collective.h"
+#include "common/comm/shm/engine.h"
 #include "common/comm/shm/futex.h"
 #include "common/core/error.h"
 

@@ -22,8 +22,8 @@ CollectivesRequest small_request() {
 
 TEST(RunCollectives, AllKindsOnTwoRanks) {
   std::int64_t last = 0;
-  const CollectivesReport report =
-      run_collectives(*comm::forked_ranks(), small_request(), [&](std::int64_t done) { last = done; });
+  const CollectivesReport report = run_collectives(*comm::forked_ranks(), small_request(),
+                                                   [&](std::int64_t done) { last = done; });
   EXPECT_EQ(report.exit_code(), 0);
   EXPECT_EQ(report.backend, "shm");
   ASSERT_EQ(report.pids.size(), 2u);

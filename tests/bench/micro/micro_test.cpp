@@ -60,16 +60,16 @@ std::vector<Program> programs() {
        "bytes_per_second",
        false}};
 #ifdef SHARDBENCH_MICRO_OPS
-  all.push_back({"ops",
-                 SHARDBENCH_MICRO_OPS,
-                 "512x384x384|rows:512|batch",
-                 {"linear/forward_bias/512x384x384/aten",
-                  "linear/weight_grad_accumulate/512x384x384/aten",
-                  "layer_norm_backward/rows:512/width:384", "gelu/rows:512/width:1536",
-                  "attention/batch:4/seq:128/heads:6/size:64", "cross_entropy/rows:512/classes:256",
-                  "embedding/rows:512/vocab:256/width:384"},
-                 "",
-                 true});
+  all.push_back(
+      {"ops",
+       SHARDBENCH_MICRO_OPS,
+       "512x384x384|rows:512|batch",
+       {"linear/forward_bias/512x384x384/aten", "linear/weight_grad_accumulate/512x384x384/aten",
+        "layer_norm_backward/rows:512/width:384", "gelu/rows:512/width:1536",
+        "attention/batch:4/seq:128/heads:6/size:64", "cross_entropy/rows:512/classes:256",
+        "embedding/rows:512/vocab:256/width:384"},
+       "",
+       true});
   all.push_back({"optimizer",
                  SHARDBENCH_MICRO_OPTIMIZER,
                  "elements:4096|matrices:48",
