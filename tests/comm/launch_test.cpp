@@ -154,6 +154,19 @@ TEST(JoinErrors, AStillRankIsNamed) {
   EXPECT_EQ(errors[1], errors[0]);
 }
 
+TEST(JoinErrors, ARankThatLeavesEarlyIsNamed) {
+  for (const int leaver : {0, 1}) {
+    const auto errors = on_groups(3, [&](Group& group) {
+      group.exchange("");
+      if (group.rank() != leaver) group.exchange("");
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(errors[static_cast<std::size_t>(rank)],
+                rank == leaver ? "" : fmt::format("rank {} left the job before its end", leaver));
+    }
+  }
+}
+
 TEST(JoinErrors, AKilledRankIsNamed) {
   int to_child[2];
   ASSERT_EQ(pipe(to_child), 0);

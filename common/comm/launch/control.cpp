@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +15,7 @@
 
 #include <fmt/ranges.h>
 #include "common/comm/launch/control_text.h"
-#include "common/comm/launch/socket.h"
+#include "common/comm/launch/meeting.h"
 
 #include "common/core/error.h"
 
@@ -30,7 +29,6 @@ constexpr milliseconds kSignInterval{250};
 constexpr milliseconds kSendLimit{10'000};
 
 enum Kind : char {
-  kHello = 'h',    // token, rank
   kText = 't',     // number of the exchange, text
   kTexts = 'T',    // number of the exchange, all texts
   kAbort = 'a',    // record
@@ -38,22 +36,11 @@ enum Kind : char {
   kFarewell = 'f'  // nothing
 };
 
-std::string random_token() {
-  std::array<unsigned char, 8> bytes{};
-  SHARDBENCH_CHECK_EQ(getrandom(bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
-
 /// One end of a connection between rank 0 and another rank.
 struct Link {
-  Descriptor socket;
-  FrameReader reader;
+  Connection connection;
   std::mutex sending;
-  bool farewell = false;
+  std::atomic<bool> farewell{false};
   std::atomic<bool> open{false};
 };
 
@@ -66,19 +53,24 @@ class Star : public Control {
         signs_(static_cast<std::size_t>(options.world_size)),
         seen_(static_cast<std::size_t>(options.world_size), Clock::now()),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    options_.rank == 0 ? accept_all() : call_rank_0();
+    Meeting meeting = meet(options_);
+    token_ = std::move(meeting.token);
+    for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+      links_[peer].connection = std::move(meeting.connections[peer]);
+      links_[peer].open = links_[peer].connection.socket.valid();
+    }
   }
 
   ~Star() override {
     stopping_ = true;
     wake();
     if (thread_.joinable()) thread_.join();
-    for (int peer = 0; peer < options_.world_size; ++peer) send(peer, kFarewell, "");
+    tell_others(kFarewell, "");
     // Closing before the others have said farewell would be their lost rank 0.
     const auto until = Clock::now() + kSendLimit;
     for (Link& link : links_) {
       while (link.open && !aborted_ && Clock::now() < until) {
-        if (!await_readable(link.socket.get(), until) || !take(link)) link.open = false;
+        if (!await_readable(link.connection.socket.get(), until) || !take(link)) link.open = false;
       }
     }
   }
@@ -108,8 +100,7 @@ class Star : public Control {
 
   void abort(const AbortRecord& record) noexcept override {
     try {
-      const std::string body = pack_record(record);
-      for (int peer = 0; peer < options_.world_size; ++peer) send(peer, kAbort, body);
+      tell_others(kAbort, pack_record(record));
       const std::lock_guard lock(mutex_);
       note_failure(record);
     } catch (const std::exception&) {  // out of memory: the connection's end tells the others
@@ -130,68 +121,6 @@ class Star : public Control {
   }
 
  private:
-  // --- meeting
-
-  void accept_all() {
-    const Listener listener = listen_on_free_port();
-    token_ = random_token();
-    std::vector<std::string> addresses = interface_addresses();
-    if (!options_.extra_address.empty()) addresses.push_back(options_.extra_address);
-    std::vector<std::string> told{token_, std::to_string(listener.port)};
-    told.insert(told.end(), addresses.begin(), addresses.end());
-    options_.share(pack(told));
-    const auto deadline = Clock::now() + options_.timeout;
-    std::vector<int> missing;
-    for (int rank = 1; rank < options_.world_size; ++rank) missing.push_back(rank);
-    while (!missing.empty()) {
-      if (!await_readable(listener.socket.get(), deadline)) {
-        throw UserError::format("{} of {} ranks did not join within {:.3g} s: {} missing",
-                                missing.size(), options_.world_size,
-                                static_cast<double>(options_.timeout.count()) / 1e3,
-                                ranks_text(missing));
-      }
-      if (const int rank = greet(listener); rank > 0) std::erase(missing, rank);
-    }
-  }
-
-  /// Takes one connection; the rank behind it, or 0 for a stranger.
-  int greet(const Listener& listener) {
-    Descriptor socket(
-        accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return 0;
-    FrameReader reader;
-    const auto deadline = Clock::now() + std::chrono::seconds(2);
-    std::optional<Frame> frame;
-    while (!frame) {
-      if (!await_readable(socket.get(), deadline) || !reader.read_from(socket.get())) return 0;
-      frame = reader.next();
-    }
-    if (frame->kind != kHello) return 0;
-    const std::vector<std::string> hello = unpack(frame->body);
-    if (hello.size() != 2 || hello[0] != token_) return 0;
-    const int rank = std::stoi(hello[1]);
-    Link& link = links_.at(static_cast<std::size_t>(rank));
-    link.socket = std::move(socket);
-    link.reader = std::move(reader);
-    link.open = true;
-    return rank;
-  }
-
-  void call_rank_0() {
-    std::vector<std::string> told = unpack(options_.share(""));
-    SHARDBENCH_CHECK(told.size() >= 3, "rank 0 told no address");
-    token_ = told[0];
-    const int port = std::stoi(told[1]);
-    told.erase(told.begin(), told.begin() + 2);
-    links_[0].socket = connect_to(told, port, Clock::now() + options_.timeout);
-    if (!links_[0].socket.valid()) {
-      throw UserError::format("rank {} cannot reach rank 0 at {} port {}: is a firewall between?",
-                              options_.rank, fmt::join(told, " or "), port);
-    }
-    links_[0].open = true;
-    send(0, kHello, pack({token_, std::to_string(options_.rank)}));
-  }
-
   // --- the thread
 
   void run() {
@@ -202,7 +131,7 @@ class Star : public Control {
       for (int peer = 0; peer < options_.world_size; ++peer) {
         const Link& link = links_[static_cast<std::size_t>(peer)];
         if (!link.open) continue;
-        items.push_back({link.socket.get(), POLLIN, 0});
+        items.push_back({link.connection.socket.get(), POLLIN, 0});
         peers.push_back(peer);
       }
       poll(items.data(), items.size(), static_cast<int>(kSignInterval.count()));
@@ -225,8 +154,8 @@ class Star : public Control {
 
   /// Handles what has arrived; false when the connection has ended.
   bool take(Link& link, int peer = -1) {
-    const bool open = link.reader.read_from(link.socket.get());
-    while (const std::optional<Frame> frame = link.reader.next()) {
+    const bool open = link.connection.reader.read_from(link.connection.socket.get());
+    while (const std::optional<Frame> frame = link.connection.reader.next()) {
       if (frame->kind == kFarewell) link.farewell = true;
       if (peer >= 0) handle(peer, *frame);
     }
@@ -250,11 +179,7 @@ class Star : public Control {
       }
       case kAbort: {
         const AbortRecord record = unpack_record(frame.body);
-        if (options_.rank == 0) {
-          for (int other = 1; other < options_.world_size; ++other) {
-            if (other != peer) send(other, kAbort, frame.body);
-          }
-        }
+        if (options_.rank == 0) tell_others(kAbort, frame.body, peer);
         fail(record);
         break;
       }
@@ -279,10 +204,7 @@ class Star : public Control {
         "phase {}{}{})",
         peer, name_of(record.phase), record.unit.empty() ? "" : ", unit ", record.unit);
     if (!record.collective.empty()) record.message += fmt::format(" in {}", record.collective);
-    if (options_.rank == 0) {
-      const std::string body = pack_record(record);
-      for (int other = 1; other < options_.world_size; ++other) send(other, kAbort, body);
-    }
+    tell_others(kAbort, pack_record(record));
     fail(record);
   }
 
@@ -302,10 +224,7 @@ class Star : public Control {
     }
     // Everybody hears of everybody: any of them may have to say who is missing.
     for (int rank = 0; rank < options_.world_size; ++rank) {
-      const std::string body = pack({std::to_string(rank), pack_sign(sign_of(rank))});
-      for (int peer = 1; peer < options_.world_size; ++peer) {
-        if (peer != rank) send(peer, kSign, body);
-      }
+      tell_others(kSign, pack({std::to_string(rank), pack_sign(sign_of(rank))}), rank);
     }
   }
 
@@ -335,13 +254,15 @@ class Star : public Control {
     const std::string body = pack({std::to_string(number), pack(texts)});
     results_[number] = std::move(texts);
     texts_.erase(number);
-    for (int peer = 1; peer < options_.world_size; ++peer) send(peer, kTexts, body);
+    tell_others(kTexts, body);
     arrived_.notify_all();
   }
 
-  /// Ends the job when every rank that an exchange waits for has been still for the timeout.
+  /// Ends the job when a rank that an exchange waits for has left, or all of them have been still
+  /// for the timeout.
   void fail_if_late(std::uint64_t number) {
     std::vector<int> missing;
+    std::vector<int> left;
     auto last_seen = Clock::time_point::min();
     const auto found = texts_.find(number);
     for (int rank = 0; rank < options_.world_size; ++rank) {
@@ -349,27 +270,38 @@ class Star : public Control {
       if (rank == options_.rank) continue;
       if (options_.rank == 0 && found != texts_.end() && found->second.second[at] != 0) continue;
       missing.push_back(rank);
+      if (links_[at].farewell) left.push_back(rank);
       last_seen = std::max(last_seen, seen_[at]);
     }
     // Rank 0 knows who is missing: it speaks first.
     const milliseconds limit = options_.timeout + milliseconds(options_.rank == 0 ? 0 : 2000);
-    if (missing.empty() || Clock::now() - last_seen < limit) return;
-    AbortRecord record = signs_[static_cast<std::size_t>(missing.front())].position;
-    record.rank = missing.front();
-    record.reason = AbortRecord::Reason::kTimeout;
-    record.message = fmt::format("no sign of life from {} for {:.3g} s", ranks_text(missing),
-                                 static_cast<double>(options_.timeout.count()) / 1e3);
-    const std::string body = pack_record(record);
-    for (int peer = 0; peer < options_.world_size; ++peer) send(peer, kAbort, body);
+    if (left.empty() && (missing.empty() || Clock::now() - last_seen < limit)) return;
+    const int first = left.empty() ? missing.front() : left.front();
+    AbortRecord record = signs_[static_cast<std::size_t>(first)].position;
+    record.rank = first;
+    record.reason = left.empty() ? AbortRecord::Reason::kTimeout : AbortRecord::Reason::kLost;
+    record.message = left.empty()
+                         ? fmt::format("no sign of life from {} for {:.3g} s", ranks_text(missing),
+                                       static_cast<double>(options_.timeout.count()) / 1e3)
+                         : fmt::format("{} left the job before its end", ranks_text(left));
+    tell_others(kAbort, pack_record(record));
     if (events_.abort) events_.abort(record);
     note_failure(record);
+  }
+
+  /// Every rank there is a connection to, but `except`.
+  void tell_others(Kind kind, std::string_view body, int except = -1) {
+    for (int peer = 0; peer < options_.world_size; ++peer) {
+      if (peer != except) send(peer, kind, body);
+    }
   }
 
   void send(int peer, Kind kind, std::string_view body) {
     Link& link = links_[static_cast<std::size_t>(peer)];
     if (!link.open) return;
     const std::lock_guard lock(link.sending);
-    send_frame(link.socket.get(), kind, body, kSendLimit);  // a failure shows when reading
+    send_frame(link.connection.socket.get(), kind, body,
+               kSendLimit);  // a failure shows when reading
   }
 
   void wake() {

@@ -20,8 +20,8 @@ struct WideBackends {
 };
 
 /// The ranks of a group: each run happens in the launched processes themselves, one after the
-/// other. Once a run has failed the job has ended, and later runs fail by the same record. `group`
-/// must outlive it.
+/// other. Once a run has failed the job has ended, and later runs fail by the same record. Progress
+/// is not told: launchers pass no terminal on. `group` must outlive it.
 std::unique_ptr<Ranks> joined_ranks(Group& group, WideBackends wide);
 
 }  // namespace shardbench::comm
