@@ -124,7 +124,8 @@ lab_mpirun() {
   # Ranks are not bound: each host would give its first rank the same core.
   local command=(mpirun.openmpi --allow-run-as-root --bind-to none
     -n $((per_host * ${#lab_hosts[@]})) --host "${slots%,}"
-    --mca plm_rsh_agent "$lab_folder/agent.sh" --mca pml ob1 --mca btl "self,tcp"
+    --mca plm_rsh_agent "$lab_folder/agent.sh" --mca pml ob1 --mca btl "self,vader,tcp"
+    --mca btl_vader_backing_directory /run/tmp
     --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0
     "${lab_mpi_settings[@]}" "$@")
   "$lab_folder/agent.sh" "${lab_hosts[0]}" "exec$(printf ' %q' "${command[@]}")"

@@ -1,72 +1,22 @@
 """The picture of crossover.py: step time against the rate, lab as lines, emulation as rings."""
 
-import math
+import pathlib
+import sys
 
-COLOURS = ["#0b6e99", "#d9730d", "#6940a5", "#0f7b3e", "#b3261e"]
-WIDTH, HEIGHT = 760, 440
-LEFT, RIGHT, TOP, BOTTOM = 64, 150, 46, 56
-
-
-def _ticks(low, high):
-    """1, 2 and 5 times powers of ten in a range."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    values = [m * 10**p for p in powers for m in (1, 2, 5)]
-    return [v for v in values if low <= v <= high]
-
-
-def _scale(low, high, begin, end):
-    return lambda v: begin + (end - begin) * math.log(v / low) / math.log(high / low)
-
-
-def _rate(bits):
-    return f"{bits / 1e9:g} G" if bits >= 1e9 else f"{bits / 1e6:g} M"
-
-
-def _text(x, y, text, anchor="middle", extra=""):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{text}</text>'
-
-
-def _axes(x, y, rates, times):
-    out = []
-    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    for value in _ticks(*rates):
-        out.append(f'<path class="grid" d="M{x(value):.1f} {TOP}V{bottom}"/>')
-        out.append(_text(x(value), bottom + 18, _rate(value)))
-    for value in _ticks(*times):
-        out.append(f'<path class="grid" d="M{LEFT} {y(value):.1f}H{right}"/>')
-        out.append(_text(LEFT - 8, y(value) + 4, f"{value:g}", "end"))
-    out.append(_text((LEFT + right) / 2, HEIGHT - 14, "rate of each host in bit/s of payload"))
-    out.append(_text(LEFT, TOP - 14, "step in ms", "start"))
-    out.append(_text(right, TOP - 14, "line: two hosts, measured; ring: --link, one host", "end"))
-    return out
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "results"))
+import chart  # noqa: E402
 
 
 def draw(result):
     rows = result["rows"]
-    names = list(rows[0]["step_ms"]["lab"])
-    bits = [row["payload_bits_per_second"] for row in rows]
-    all_times = [t for row in rows for side in row["step_ms"].values() for t in side.values()]
-    rates = (min(bits) * 0.9, max(bits) * 1.1)
-    times = (min(all_times) * 0.9, max(all_times) * 1.1)
-    x = _scale(*rates, LEFT, WIDTH - RIGHT)
-    y = _scale(*times, HEIGHT - BOTTOM, TOP)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12" fill="#333">',
-        "<title>Step time of each strategy against the rate of the network</title>",
-        "<style>.grid{stroke:#ddd;fill:none}.line{fill:none;stroke-width:2}.ring{fill:#fff}</style>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        *_axes(x, y, rates, times),
-    ]
-    for i, (name, colour) in enumerate(zip(names, COLOURS)):
-        points = [(x(b), y(row["step_ms"]["lab"][name])) for b, row in zip(bits, rows)]
-        path = "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
-        out.append(f'<path class="line" stroke="{colour}" d="M{path}"/>')
-        for b, row in zip(bits, rows):
-            at = f'cx="{x(b):.1f}" cy="{y(row["step_ms"]["emulation"][name]):.1f}"'
-            out.append(f'<circle class="ring" {at} r="4" stroke="{colour}" stroke-width="1.5"/>')
-        top = TOP + 14 + 20 * i
-        left = WIDTH - RIGHT + 18
-        out.append(f'<path class="line" stroke="{colour}" d="M{left} {top}h22"/>')
-        out.append(_text(left + 30, top + 4, name, "start"))
-    return "\n".join(out + ["</svg>"])
+    series = []
+    for colour, name in enumerate(rows[0]["step_ms"]["lab"]):
+        for side, style in (("lab", "line"), ("emulation", "rings")):
+            points = [(r["payload_bits_per_second"], r["step_ms"][side][name]) for r in rows]
+            series.append({"name": name, "colour": colour, "points": points, "style": style})
+    return chart.draw(
+        "Step time of each strategy against the rate of the network",
+        "rate of each host in bit/s of payload",
+        "line: two hosts, measured; ring: --link, one host",
+        series,
+    )

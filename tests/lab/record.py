@@ -7,7 +7,7 @@ import subprocess
 LEFT_OUT = ("env", "executable", "world_size")
 
 
-def _mpi_version():
+def mpi_version():
     command = ["mpirun.openmpi", "--version"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return "Open MPI " + text.split("\n", 1)[0].split()[-1]
@@ -18,7 +18,7 @@ def context_of(document, command, **more):
     program = document["context"]["executable"]
     context = {k: v for k, v in document["context"].items() if k not in LEFT_OUT}
     args = ["build/bin/shardbench" if word == program else word for word in command]
-    return context | {"mpi_version": _mpi_version(), "args": args} | more
+    return context | {"mpi_version": mpi_version(), "args": args} | more
 
 
 def config_of(document):

@@ -1,8 +1,6 @@
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,64 +14,13 @@
 #include "common/comm/launch/outcome.h"
 #include "common/core/descriptor.h"
 #include "common/core/error.h"
+#include "common/core/signal_tap.h"
 
 namespace shardbench::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::seconds(3);  // for the rest, once one rank has failed
-
-/// While it lives, SIGINT, SIGTERM and SIGCHLD of this thread are read from a descriptor instead
-/// of being delivered; then mask and handlers are as before.
-class SignalTap {
- public:
-  SignalTap() : fd_(make()) {}
-  ~SignalTap() {
-    sigaction(SIGCHLD, &child_action_, nullptr);
-    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
-  }
-  SignalTap(const SignalTap&) = delete;
-  SignalTap& operator=(const SignalTap&) = delete;
-
-  /// Waits up to `limit` for a signal. Returns SIGINT or SIGTERM if one came, else 0.
-  int wait(std::chrono::milliseconds limit) {
-    pollfd item{fd_.get(), POLLIN, 0};
-    if (poll(&item, 1, static_cast<int>(limit.count())) <= 0) return 0;
-    signalfd_siginfo info{};
-    while (read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-      const int number = static_cast<int>(info.ssi_signo);
-      if (number == SIGINT || number == SIGTERM) return number;
-    }
-    return 0;
-  }
-
-  /// In a child: signals as they were before. A terminal's Ctrl-C reaches the whole process group
-  /// and is the launcher's to handle.
-  void restore_in_child() const {
-    sigaction(SIGCHLD, &child_action_, nullptr);
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_DFL);
-    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
-  }
-
- private:
-  int make() {
-    sigset_t taken;
-    sigemptyset(&taken);
-    for (int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&taken, number);
-    pthread_sigmask(SIG_BLOCK, &taken, &previous_);
-    struct sigaction standard {};
-    standard.sa_handler = SIG_DFL;  // an ignored SIGCHLD would reap the children unseen
-    sigaction(SIGCHLD, &standard, &child_action_);
-    const int fd = signalfd(-1, &taken, SFD_NONBLOCK | SFD_CLOEXEC);
-    SHARDBENCH_CHECK(fd >= 0, "signalfd: {}", std::strerror(errno));
-    return fd;
-  }
-
-  sigset_t previous_{};
-  struct sigaction child_action_ {};
-  Descriptor fd_;
-};
 
 struct Child {
   pid_t pid = -1;

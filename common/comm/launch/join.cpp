@@ -6,6 +6,7 @@
 #include <map>
 
 #include "common/comm/launch/control_text.h"
+#include "common/comm/launch/environment.h"
 #include "common/comm/launch/pass_memory.h"
 #include "common/comm/shm/segment_job.h"
 #include "common/core/error.h"
@@ -14,13 +15,15 @@ namespace shardbench::comm {
 namespace {
 
 /// Equal in two processes that can share memory by passing it over a local socket: the same boot of
-/// the same kernel, and the same network namespace.
+/// the same kernel, and the same network namespace. SHARDBENCH_HOST sets processes of one machine
+/// apart as if they were on several.
 std::string host_key() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, 64> space{};
   const ssize_t length = readlink("/proc/self/ns/net", space.data(), space.size() - 1);
-  return boot + " " + std::string(space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  const std::string network(space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return boot + " " + network + " " + read_environment("SHARDBENCH_HOST").value_or("");
 }
 
 /// The job of ranks on several hosts: positions of this host's ranks lie in its segment, those of

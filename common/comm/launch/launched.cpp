@@ -14,6 +14,7 @@
 #include "common/comm/nccl/load.h"
 #include "common/comm/nccl/over_group.h"
 #include "common/core/error.h"
+#include "common/core/log.h"
 
 namespace shardbench::comm {
 namespace {
@@ -51,13 +52,13 @@ class StartWatch {
   std::thread thread_;
 };
 
-WideBackends wide_backends(const std::shared_ptr<MpiRuntime>& mpi) {
+WideBackends wide_backends(const std::shared_ptr<MpiRuntime>& mpi, MpiRoute route) {
   WideBackends wide;
   if (mpi == nullptr) {
     wide.why_no_mpi = "the ranks were not started by MPI: start them with mpirun -n N";
   } else {
-    wide.mpi = [mpi](Group& group) {
-      std::unique_ptr<Communicator> ranks = make_mpi(mpi, group.job());
+    wide.mpi = [mpi, route](Group& group) {
+      std::unique_ptr<Communicator> ranks = make_mpi(mpi, group, route);
       std::shared_ptr<const WireMatrix> wire = mpi_wire_matrix(*ranks);
       return Transport{std::move(ranks), std::move(wire)};
     };
@@ -81,6 +82,8 @@ Launched join_launched(const LaunchEnvironment& found, std::chrono::milliseconds
                        const OpenStore& open_store,
                        const std::function<void(int rank, const AbortRecord& record)>& on_lost) {
   SHARDBENCH_CHECK(found.launcher != Launcher::kNone);
+  const std::string route_text = read_environment("SHARDBENCH_MPI_ROUTE").value_or("auto");
+  const MpiRoute route = parse_route(route_text);
   Launched launched;
   JoinOptions options;
   options.timeout = timeout;
@@ -111,7 +114,14 @@ Launched join_launched(const LaunchEnvironment& found, std::chrono::milliseconds
     if (launched.mpi != nullptr) launched.mpi->abandon();  // not everybody is there to finalise it
     throw;
   }
-  launched.ranks = joined_ranks(*launched.group, wide_backends(launched.mpi));
+  if (launched.mpi != nullptr) {
+    require_equal(*launched.group, {{"SHARDBENCH_MPI_ROUTE", route_text}});
+    const std::string warning = placement_warning(launched.group->hosts());
+    if (options.rank == 0 && route != MpiRoute::kFlat && !warning.empty()) {
+      log_warning("{}", warning);
+    }
+  }
+  launched.ranks = joined_ranks(*launched.group, wide_backends(launched.mpi, route));
   return launched;
 }
 

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /// Changes whenever the table does.
-#define SHARDBENCH_MPI_ABI 1
+#define SHARDBENCH_MPI_ABI 2
 /// The library's only symbol, of type shardbench_mpi_get_api_fn.
 #define SHARDBENCH_MPI_ENTRY "shardbench_mpi_get_api"
 
@@ -51,7 +51,7 @@ typedef struct {
               int count, shardbench_mpi_request* out);
   int (*receive)(shardbench_mpi_comm comm, int peer, int tag, const shardbench_mpi_range* ranges,
                  int count, shardbench_mpi_request* out);
-  /** Never blocks. `bytes`: what a completed receive brought. */
+  /** Never blocks. `bytes`: what a completed receive brought; null: nobody asks. */
   int (*test)(shardbench_mpi_request* request, int* complete, uint64_t* bytes);
   /** The oldest message from `peer` that nobody has asked for yet. Never blocks. */
   int (*probe)(shardbench_mpi_comm comm, int peer, int* found, int* tag, uint64_t* bytes);

@@ -36,13 +36,20 @@ bool needs_no_peer(const CallSpec& spec, int rank) {
 }  // namespace
 
 MpiEngine::MpiEngine(std::shared_ptr<MpiRuntime> runtime, std::shared_ptr<Job> job,
-                     MpiOptions options)
+                     MpiOptions options, const HostShare& share)
     : job_(std::move(job)),
       options_(options),
       transport_(std::move(runtime)),
       tags_(transport_.max_tag()) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   spin_limit_ = world_size() <= cores ? kSpins : kSpinsCrowded;
+  if (share.host_job == nullptr || options_.route == MpiRoute::kFlat) return;
+  std::optional<HostGrid> grid = make_grid(share.hosts, rank());
+  if (!grid || grid->per_host == 1) return;
+  if (grid->hosts == 1 && options_.route == MpiRoute::kAuto) return;  // asked for MPI: gets it
+  const auto host_job = as_segment_job(share.host_job);
+  const int local = grid->local;
+  ground_.emplace(*std::move(grid), host_job, host_job->heap(local), transport_, options_);
 }
 
 MpiEngine::~MpiEngine() { shut_down(); }
@@ -54,6 +61,7 @@ void MpiCall::begin(CallSpec spec, std::int64_t sequence) {
   receives_.clear();
   slices_.clear();
   slices_asked_ = 0;
+  relay_ = nullptr;
   whole_ = complete_ = arrived_ = released_ = false;
   timing_ = {};
 }
@@ -92,13 +100,12 @@ std::shared_ptr<MpiCall> MpiEngine::issue(CallSpec spec) {
     call = next_call(std::move(spec));
     const CallSpec& own = call->spec_;
     const bool at_once = needs_no_peer(own, rank());
-    const bool timed =
-        at_once || static_cast<std::size_t>(own.count) * own.element_size() >= kTimedBytes;
+    const bool timed = static_cast<std::size_t>(own.count) * own.element_size() >= kTimedBytes;
     const Clock::time_point before = timed ? Clock::now() : Clock::time_point{};
     guarded(*call, [&] { post(*call); });
-    if (timed) {
+    if (timed || at_once) {
       const Clock::time_point after = Clock::now();
-      call->timing_.move_ns += to_ns(after - before);
+      if (timed) call->timing_.move_ns += to_ns(after - before);
       call->changed_ = after;
       if (at_once) {
         call->complete_ = true;
@@ -144,26 +151,43 @@ void MpiEngine::poll_locked() {
 }
 
 void MpiEngine::advance(MpiCall& call) {
+  if (call.relay_ != nullptr) return advance_relayed(call);
   const bool is_all_reduce = call.spec_.kind == CollectiveKind::kAllReduce;
   call.sends_.advance(transport_, call.use_);
   // An exchanged payload is overwritten by its sum: not before MPI is through with it.
   while ((!call.whole_ || call.sends_.done()) && call.reduction_.advance(transport_, call.use_)) {
     sum_chunk(call);
   }
-  ask_for_results(call);
+  if (call.slices_asked_ < call.slices_.size()) ask_for_results(call);
   call.receives_.advance(transport_, call.result_use_);
   if (!call.has_input()) return;
   const bool sent = call.sends_.done();
   // The output of an all_reduce is also what it sends: it may be changed when it is complete.
-  const bool completes = !call.complete_ && (!is_all_reduce || sent);
-  if (call.arrived_ && !completes && !sent) return;
+  settle(call, !is_all_reduce || sent, sent);
+  if (sent) pool_.give_back(call.reduction_.take_staging());
+}
+
+void MpiEngine::advance_relayed(MpiCall& call) {
+  Relay& relay = *call.relay_;
+  relay.advance(call.spec_);
+  const std::int64_t moved = relay.take_moved_ns();
+  call.timing_.move_ns += moved;
+  summed_ns_ += moved;
+  if (!relay.has_output()) return;
+  settle(call, relay.is_complete(), relay.is_released());
+  if (call.released_) relay.finish();
+}
+
+/// Notes how far a call is that has all that it needs.
+void MpiEngine::settle(MpiCall& call, bool complete, bool released) {
+  const bool completes = complete && !call.complete_;
+  if (call.arrived_ && !completes && !released) return;
   call.changed_ = Clock::now();
   if (!call.arrived_) call.last_arrival_ = call.changed_;
   call.arrived_ = true;
   if (completes) call.timing_.completed_ns = to_ns(call.changed_.time_since_epoch());
   call.complete_ |= completes;
-  call.released_ = sent;
-  if (sent) pool_.give_back(call.reduction_.take_staging());
+  call.released_ = released;
 }
 
 void MpiEngine::sum_chunk(MpiCall& call) {
@@ -267,6 +291,11 @@ void MpiEngine::shut_down() {
     call->sends_.drop(transport_);
     call->receives_.drop(transport_);
     call->reduction_.drop(transport_);
+    if (call->relay_ != nullptr) {
+      call->relay_->drop();
+      transport_.runtime().keep(
+          std::make_shared<std::vector<SymmetricMemory>>(call->relay_->take_memory()));
+    }
     auto staging = std::make_shared<SymmetricMemory>(call->reduction_.take_staging());
     transport_.runtime().keep(std::move(staging));
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -27,19 +28,24 @@ namespace shardbench::comm {
 class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
  public:
   /// Collective over all processes.
-  MpiEngine(std::shared_ptr<MpiRuntime> runtime, std::shared_ptr<Job> job, MpiOptions options);
+  MpiEngine(std::shared_ptr<MpiRuntime> runtime, std::shared_ptr<Job> job, MpiOptions options,
+            const HostShare& share);
   ~MpiEngine();
 
   int rank() const { return transport_.rank(); }
   int world_size() const { return transport_.world_size(); }
   Job& job() const { return *job_; }
   const std::shared_ptr<MessageCounts>& counts() const { return transport_.counts(); }
+  /// Null unless transfers may go through this host's shared memory.
+  const RelayGround* ground() const { return ground_ ? &*ground_ : nullptr; }
 
   /// Starts the call's messages; blocks only while too many calls are open. Throws JobAborted.
   std::shared_ptr<MpiCall> issue(CallSpec spec);
 
-  enum class Goal { kComplete, kReleased, kArrived };
-  void wait_for(MpiCall& call, Goal goal, Deadline deadline);
+  using Goal = Work::State::Goal;
+  using Patience = std::optional<std::chrono::nanoseconds>;
+  /// Returns false when `patience` passes first; without it, only when the goal is reached.
+  bool wait_for(MpiCall& call, Goal goal, Deadline deadline, Patience patience = {});
   bool has_reached(MpiCall& call, Goal goal);
   void poll();
   void quiesce();
@@ -51,6 +57,8 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
  private:
   // issue.cpp: the messages of each collective.
   void post(MpiCall& call);
+  bool is_relayed(const CallSpec& spec) const;
+  void start_relay(MpiCall& call);
   void send_shard(MpiCall& call);
   void receive_shard(MpiCall& call, int owner);
   void spread_own(MpiCall& call);
@@ -66,6 +74,8 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   void check_alive();
   void poll_locked();
   void advance(MpiCall& call);
+  void advance_relayed(MpiCall& call);
+  static void settle(MpiCall& call, bool complete, bool released);
   void sum_chunk(MpiCall& call);
   void send_result(MpiCall& call, sharding::Range chunk);
   void ask_for_results(MpiCall& call);
@@ -75,9 +85,12 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   // wait.cpp: blocking, deadlines, who is missing.
   static bool reached(const MpiCall& call, Goal goal);
   bool spin(MpiCall& call, Goal goal, std::unique_lock<std::mutex>& lock);
-  void block(MpiCall& call, Goal goal, std::chrono::steady_clock::time_point start,
-             std::chrono::steady_clock::time_point end, std::unique_lock<std::mutex>& lock);
+  /// Returns whether the goal is reached; false only when it is `given_up`.
+  bool block(MpiCall& call, Goal goal, std::chrono::steady_clock::time_point start,
+             std::chrono::steady_clock::time_point end,
+             std::chrono::steady_clock::time_point given_up, std::unique_lock<std::mutex>& lock);
   void wait_for_oldest();
+  bool waits_for_one_that_waits(MpiCall& call);
   std::vector<int> missing_peers(MpiCall& call);
   void look_for_mismatch(MpiCall& call);
   [[noreturn]] void fail_timeout(MpiCall& call, std::chrono::nanoseconds waited);
@@ -96,6 +109,7 @@ class MpiEngine : public std::enable_shared_from_this<MpiEngine> {
   std::shared_ptr<Job> job_;
   MpiOptions options_;
   MpiTransport transport_;
+  std::optional<RelayGround> ground_;
   TagLayout tags_;
   int spin_limit_;
   // With the runtime's mutex held:

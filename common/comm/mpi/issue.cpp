@@ -20,7 +20,38 @@ std::int64_t MpiEngine::chunk_elements(const CallSpec& spec) const {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(options_.chunk / spec.element_size()));
 }
 
+/// The same on every rank. Sums of the narrow types are made in fp32, and would travel so: they
+/// stay flat, as do reductions to owners, which with two ranks per host move no less.
+bool MpiEngine::is_relayed(const CallSpec& spec) const {
+  if (!ground_ || spec.count == 0) return false;
+  const bool is_narrow = spec.dtype == DType::kBFloat16 || spec.dtype == DType::kFloat16;
+  switch (spec.kind) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kBroadcast:
+      break;
+    case CollectiveKind::kAllReduce:
+      if (!ground_->grid.in_order || is_narrow) return false;
+      break;
+    default:
+      return false;
+  }
+  return options_.route == MpiRoute::kHierarchical ||
+         static_cast<std::size_t>(spec.count) * spec.element_size() >= options_.relayed;
+}
+
+void MpiEngine::start_relay(MpiCall& call) {
+  if (call.spec_.kind == CollectiveKind::kAllReduce) {
+    if (call.sum_ == nullptr) call.sum_ = std::make_unique<RelayedSum>(*ground_, pool_);
+    call.relay_ = call.sum_.get();
+  } else {
+    if (call.spread_ == nullptr) call.spread_ = std::make_unique<RelayedSpread>(*ground_);
+    call.relay_ = call.spread_.get();
+  }
+  call.relay_->start(call.spec_, call.use_, call.result_use_);
+}
+
 void MpiEngine::post(MpiCall& call) {
+  if (is_relayed(call.spec_)) return start_relay(call);
   const CallSpec& spec = call.spec_;
   const bool is_root = spec.root == rank();
   switch (spec.kind) {

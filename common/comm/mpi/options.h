@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/comm/mpi/mpi.h"
+#include "common/comm/mpi/placement.h"
 #include "common/comm/mpi/ranges.h"
 
 namespace shardbench::comm {
@@ -16,10 +17,14 @@ struct MpiOptions {
   /// bytes on the wire as with slices, and one message time less. Both implementations send this
   /// much at once, without asking the receiver first.
   std::size_t exchange = 4000;
+  MpiRoute route = MpiRoute::kAuto;
+  std::size_t relayed = std::size_t{1} << 20;        ///< payload from which kAuto is hierarchical
+  std::size_t relay_chunk = std::size_t{256} << 10;  ///< of a sum that goes from host to host
 };
 
 /// make_mpi with other sizes than the measured best, for tests.
 std::unique_ptr<Communicator> make_mpi(std::shared_ptr<MpiRuntime> runtime,
-                                       std::shared_ptr<Job> job, const MpiOptions& options);
+                                       std::shared_ptr<Job> job, const MpiOptions& options,
+                                       HostShare share = {});
 
 }  // namespace shardbench::comm

@@ -49,8 +49,7 @@ void TextExchange::receive(int peer, int tag, void* data, std::uint64_t bytes) {
 bool TextExchange::is_through(Request& request) {
   if (!request) return true;
   int complete = 0;
-  std::uint64_t bytes = 0;
-  runtime_.check(runtime_.api().test(&*request, &complete, &bytes), "exchanging texts");
+  runtime_.check(runtime_.api().test(&*request, &complete, nullptr), "exchanging texts");
   if (complete != 0) request.reset();
   return complete != 0;
 }

@@ -65,7 +65,7 @@ Message MpiTransport::send(int peer, const MessageUse& use, std::span<const Byte
   const auto count = static_cast<int>(ranges.size());
   const int code = api_.send(comm_, peer, use.tag, ranges.data(), count, &message.request);
   runtime_->check(code, "sending");
-  counts_->add_sent(use.kind, use.phase, peer, message.bytes);
+  if (!use.is_signal) counts_->add_sent(use.kind, use.phase, peer, message.bytes);
   return message;
 }
 
@@ -82,7 +82,7 @@ bool MpiTransport::test(Message& message, const MessageUse& use) {
   if (message.is_through) return true;
   int complete = 0;
   std::uint64_t bytes = 0;
-  const int code = api_.test(&message.request, &complete, &bytes);
+  const int code = api_.test(&message.request, &complete, message.is_receive ? &bytes : nullptr);
   if (code != 0) [[unlikely]] {
     runtime_->check(code,
                     fmt::format("a message of {} with rank {}", name_of(use.kind), message.peer));
@@ -95,6 +95,7 @@ bool MpiTransport::test(Message& message, const MessageUse& use) {
         "issue the same calls in the same order",
         message.peer, bytes, name_of(use.kind), rank_, message.bytes));
   }
+  if (use.is_signal) return true;
   counts_->add_received(use.kind, use.phase, message.peer, bytes);
   if (use.staged) counts_->add_staging(use.kind, use.phase, bytes);
   return true;
@@ -112,7 +113,7 @@ void MpiTransport::drop(Message& message) {
   api_.drop(&message.request, message.is_receive ? 1 : 0);
 }
 
-bool Messages::advance(MpiTransport& transport, const MessageUse& use) {
+bool Messages::test_pending(MpiTransport& transport, const MessageUse& use) {
   while (through_ < list_.size() && transport.test(list_[through_], use)) ++through_;
   return done();
 }

@@ -46,7 +46,8 @@ struct MessageUse {
   CollectiveKind kind = CollectiveKind::kBarrier;
   Phase phase = Phase::kInit;
   std::size_t element_size = 1;
-  bool staged = false;  ///< received into staging memory
+  bool staged = false;     ///< received into staging memory
+  bool is_signal = false;  ///< carries no data of the call: not counted
 };
 
 /// A message under way.
@@ -100,7 +101,9 @@ class Messages {
  public:
   void add(const Message& message) { list_.push_back(message); }
   /// Tests from the oldest on. True when all are through.
-  bool advance(MpiTransport& transport, const MessageUse& use);
+  bool advance(MpiTransport& transport, const MessageUse& use) {
+    return done() || test_pending(transport, use);
+  }
   bool done() const { return through_ == list_.size(); }
   /// How many of the first ones are through.
   std::size_t through() const { return through_; }
@@ -111,6 +114,8 @@ class Messages {
   void drop(MpiTransport& transport);
 
  private:
+  bool test_pending(MpiTransport& transport, const MessageUse& use);
+
   std::vector<Message> list_;
   std::size_t through_ = 0;
 };

@@ -21,6 +21,8 @@ constexpr nanoseconds kBusyPoll = std::chrono::microseconds(5);
 /// After so long without any movement polls are this far apart: others get the core.
 constexpr nanoseconds kPatience = milliseconds(10);
 constexpr nanoseconds kNap = std::chrono::microseconds(50);
+/// Beyond its deadline a rank whose peers have all come lets one speak that knows who has not.
+constexpr nanoseconds kGrace = std::chrono::seconds(1);
 /// After so long messages are looked at that no call has asked for.
 constexpr nanoseconds kSuspicion = milliseconds(100);
 
@@ -57,18 +59,19 @@ bool MpiEngine::has_reached(MpiCall& call, Goal goal) {
   return reached(call, goal);
 }
 
-void MpiEngine::wait_for(MpiCall& call, Goal goal, Deadline deadline) {
+bool MpiEngine::wait_for(MpiCall& call, Goal goal, Deadline deadline, Patience patience) {
   const Waiting waiting(waiting_);
   std::unique_lock lock(mutex());
-  if (reached(call, goal)) return;
+  if (reached(call, goal)) return true;
   const Clock::time_point start = Clock::now();
   const std::int64_t summed_before = summed_ns_;
-  if (!spin(call, goal, lock)) {
-    block(call, goal, start, deadline.value_or(start + job_->timeout()), lock);
-  }
-  const nanoseconds elapsed = call.changed_ - start;
+  const bool there = (!patience && spin(call, goal, lock)) ||
+                     block(call, goal, start, deadline.value_or(start + job_->timeout()),
+                           patience ? start + *patience : Clock::time_point::max(), lock);
+  const nanoseconds elapsed = (there ? call.changed_ : Clock::now()) - start;
   call.timing_.peer_wait_ns +=
       std::max<std::int64_t>(0, elapsed.count() - (summed_ns_ - summed_before));
+  return there;
 }
 
 /// Polls for the time that a small call takes.
@@ -86,20 +89,23 @@ bool MpiEngine::spin(MpiCall& call, Goal goal, std::unique_lock<std::mutex>& loc
   return false;
 }
 
-void MpiEngine::block(MpiCall& call, Goal goal, Clock::time_point start, Clock::time_point end,
-                      std::unique_lock<std::mutex>& lock) {
+bool MpiEngine::block(MpiCall& call, Goal goal, Clock::time_point start, Clock::time_point end,
+                      Clock::time_point given_up, std::unique_lock<std::mutex>& lock) {
   const InCollective position(*job_, rank(), call.spec_.kind, call.sequence_);
   Clock::time_point moved = start;
   Clock::time_point looked = start;
   for (;;) {
     const Clock::time_point before = Clock::now();
     poll_locked();
-    if (reached(call, goal)) return;
+    if (reached(call, goal)) return true;
     if (shut_down_) {
       throw JobAborted("a call was waited for after its communicator had been dropped");
     }
     const Clock::time_point now = Clock::now();
-    if (now >= end) fail_timeout(call, now - start);
+    if (now >= given_up) return false;
+    if (now >= end && (now >= end + kGrace || !waits_for_one_that_waits(call))) {
+      fail_timeout(call, now - start);
+    }
     if (now - before > kBusyPoll) moved = now;
     if (now - looked > kSuspicion) {
       looked = now;
@@ -132,8 +138,21 @@ void MpiEngine::quiesce() {
   pool_.clear();
 }
 
+/// Whether every peer of a hierarchical call has issued it: then somebody keeps one of them
+/// waiting.
+bool MpiEngine::waits_for_one_that_waits(MpiCall& call) {
+  if (call.relay_ == nullptr) return false;
+  std::vector<bool> missing(static_cast<std::size_t>(world_size()), false);
+  call.relay_->add_missing(missing);
+  return std::ranges::count(missing, true) == 0;
+}
+
 std::vector<int> MpiEngine::missing_peers(MpiCall& call) {
   std::vector<bool> missing(static_cast<std::size_t>(world_size()), false);
+  if (call.relay_ != nullptr) {
+    call.relay_->add_missing(missing);
+    if (std::ranges::count(missing, true) == 0) call.relay_->add_slow(missing);
+  }
   call.reduction_.add_missing(transport_, call.use_, missing);
   call.receives_.add_missing(transport_, call.result_use_, missing);
   if (call.has_input()) call.sends_.add_missing(transport_, call.use_, missing);
@@ -191,17 +210,11 @@ void MpiEngine::fail(const MpiCall& call, AbortRecord::Reason reason, int about,
   throw JobAborted(message);
 }
 
-void MpiCall::wait(Deadline deadline) {
-  engine_->wait_for(*this, MpiEngine::Goal::kComplete, deadline);
+void MpiCall::wait(Goal goal, Deadline deadline) { engine_->wait_for(*this, goal, deadline); }
+bool MpiCall::wait_some(Goal goal, nanoseconds longest) {
+  return engine_->wait_for(*this, goal, {}, longest);
 }
-void MpiCall::wait_released(Deadline deadline) {
-  engine_->wait_for(*this, MpiEngine::Goal::kReleased, deadline);
-}
-void MpiCall::wait_arrived(Deadline deadline) {
-  engine_->wait_for(*this, MpiEngine::Goal::kArrived, deadline);
-}
-bool MpiCall::done() { return engine_->has_reached(*this, MpiEngine::Goal::kComplete); }
-bool MpiCall::arrived() { return engine_->has_reached(*this, MpiEngine::Goal::kArrived); }
+bool MpiCall::reached(Goal goal) { return engine_->has_reached(*this, goal); }
 void MpiCall::poll() { engine_->poll(); }
 
 Clock::time_point MpiCall::last_arrival() const {

@@ -1,13 +1,16 @@
 // The suite over MPI: one process per rank, started by mpirun. Exit code 0: all right. With an
 // argument something is done wrong, and what the user gets to read is printed: `order` issues
-// different calls, `missing` leaves one out.
+// different calls, `missing` leaves one out. `hosts`: the ranks are taken to be on two hosts, and
+// all calls that can be are hierarchical.
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string_view>
 #include <thread>
 
+#include "common/comm/launch/join.h"
 #include "common/comm/mpi/mpi.h"
 #include "common/core/error.h"
 #include "tests/comm/conformance/suite.h"
@@ -53,9 +56,30 @@ std::vector<std::string> check_texts(MpiRuntime& runtime) {
   throw JobAborted("the job went on");
 }
 
-int run(std::string_view wrong) {
+/// The first half of the ranks on one host, the others on another: each with memory of its own.
+std::vector<std::string> check_on_two_hosts(const std::shared_ptr<MpiRuntime>& runtime) {
+  const bool is_second = runtime->rank() >= runtime->world_size() / 2;
+  setenv("SHARDBENCH_HOST", is_second ? "second" : "first", 1);
+  JoinOptions options;
+  options.rank = runtime->rank();
+  options.world_size = runtime->world_size();
+  options.timeout = std::chrono::seconds(60);
+  options.share = [&](std::string_view text) { return runtime->all_gather_text(text).front(); };
+  const std::unique_ptr<Group> group = join(options);
+  const auto comm = make_mpi(runtime, *group, MpiRoute::kHierarchical);
+  const auto wire = mpi_wire_matrix(*comm);
+  return conformance::run_suite(*comm, wire.get(), conformance::WireRule::kSums);
+}
+
+int report(const std::vector<std::string>& failures) {
+  for (const std::string& failure : failures) fmt::print(stderr, "{}\n", failure);
+  return failures.empty() ? 0 : kFailed;
+}
+
+int run(std::string_view how) {
   const auto runtime = MpiRuntime::start();
-  if (!wrong.empty()) do_wrong(runtime, wrong == "missing");
+  if (how == "hosts") return report(check_on_two_hosts(runtime));
+  if (!how.empty()) do_wrong(runtime, how == "missing");
   if (runtime->rank() == 0) {
     fmt::print("{} x {}\n", runtime->library_version(), runtime->world_size());
   }
@@ -68,8 +92,7 @@ int run(std::string_view wrong) {
     const std::vector<std::string> more = conformance::run_suite(*comm, wire.get());
     failures.insert(failures.end(), more.begin(), more.end());
   }
-  for (const std::string& failure : failures) fmt::print(stderr, "{}\n", failure);
-  return failures.empty() ? 0 : kFailed;
+  return report(failures);
 }
 
 }  // namespace
