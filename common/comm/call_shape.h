@@ -12,8 +12,9 @@ struct CallShape {
   CollectiveKind kind = CollectiveKind::kBarrier;
   DType dtype = DType::kUInt8;
   int root = 0;
-  std::int64_t payload_bytes = 0;  ///< the full tensor
-  std::int64_t part_bytes = 0;     ///< this rank's own part
+  std::int64_t payload_bytes = 0;                 ///< the full tensor
+  std::int64_t part_bytes = 0;                    ///< this rank's own part
+  const sharding::ShardLayout* layout = nullptr;  ///< while the call is issued; null: it has none
 };
 
 /// Elements per 64 bytes: all_reduce slices start on 64 bytes.
@@ -51,8 +52,8 @@ class Decorator : public Base {
   Work all_reduce(Buffer data, ReduceOp op, CallTag tag) override {
     const auto bytes = static_cast<std::int64_t>(size_of(data.dtype));
     const std::int64_t part = all_reduce_slice(data.count, data.dtype, world_size(), rank()).size();
-    const CallShape shape{CollectiveKind::kAllReduce, data.dtype, 0, data.count * bytes,
-                          part * bytes};
+    const CallShape shape{CollectiveKind::kAllReduce, data.dtype,   0,
+                          data.count * bytes,         part * bytes, nullptr};
     return around(shape, tag, [&] { return inner_->all_reduce(data, op, tag); });
   }
   Work broadcast(const sharding::ShardLayout& layout, int root, ConstBuffer shard, Buffer full,
@@ -73,6 +74,9 @@ class Decorator : public Base {
   SymmetricMemory symmetric_empty(std::size_t bytes) override {
     return inner_->symmetric_empty(bytes);
   }
+  SymmetricMemory shared_empty(std::size_t bytes, std::size_t own_bytes) override {
+    return inner_->shared_empty(bytes, own_bytes);
+  }
   void abort(std::string_view message) override { inner_->abort(message); }
   void quiesce() override { inner_->quiesce(); }
 
@@ -90,13 +94,13 @@ class Decorator : public Base {
   }
   CallShape sharded(CollectiveKind kind, const sharding::ShardLayout& layout, DType dtype) const {
     const auto bytes = static_cast<std::int64_t>(size_of(dtype));
-    return {kind, dtype, 0, layout.total() * bytes, layout.count(rank()) * bytes};
+    return {kind, dtype, 0, layout.total() * bytes, layout.count(rank()) * bytes, &layout};
   }
   CallShape rooted(CollectiveKind kind, const sharding::ShardLayout& layout, int root,
                    DType dtype) const {
     const auto bytes = static_cast<std::int64_t>(size_of(dtype));
     const std::int64_t payload = layout.count(root) * bytes;
-    return {kind, dtype, root, payload, rank() == root ? payload : 0};
+    return {kind, dtype, root, payload, rank() == root ? payload : 0, &layout};
   }
 };
 

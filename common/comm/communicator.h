@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/comm/kind.h"
 #include "common/core/dtype.h"
@@ -69,23 +70,37 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
+/// From one instant to another, steady clock.
+struct Span {
+  std::int64_t from_ns = 0;
+  std::int64_t to_ns = 0;
+};
+
 /// Where the time of one call went so far, on this rank.
 struct WorkTiming {
   std::int64_t peer_wait_ns = 0;   ///< blocked in its waits while nothing was moved
   std::int64_t move_ns = 0;        ///< moving its bytes, in whichever call that happened
   std::int64_t completed_ns = -1;  ///< steady clock; -1: output not complete yet
+  // Only where a thread of its own carries the call (see with_thread).
+  Span background;            ///< when that thread moved its bytes
+  std::vector<Span> blocked;  ///< when its caller stood in its waits; their sum is peer_wait_ns
 };
 
 class Work::State {
  public:
+  enum class Goal {
+    kComplete,  ///< this rank's output is there
+    kReleased,  ///< and no peer touches its buffers any more
+    kArrived,   ///< every rank has issued the call: last_arrival() is valid
+  };
   virtual ~State() = default;
-  virtual void wait(Deadline deadline) = 0;
-  virtual void wait_released(Deadline deadline) = 0;
-  virtual bool done() = 0;
-  /// Blocks until every rank has issued the call; last_arrival() is valid then.
-  virtual void wait_arrived(Deadline deadline) = 0;
-  /// Whether wait_arrived() would return at once. Never blocks.
-  virtual bool arrived() = 0;
+  /// Blocks until the goal is reached. Throws as Work::wait does.
+  virtual void wait(Goal goal, Deadline deadline) = 0;
+  /// Blocks for at most `longest`, which ends nothing when it passes, and leaves the core to others
+  /// meanwhile. Returns whether the goal is reached. Throws JobAborted when the job has ended.
+  virtual bool wait_some(Goal goal, std::chrono::nanoseconds longest);
+  /// Whether wait() would return at once. Never blocks; throws JobAborted when the job has ended.
+  virtual bool reached(Goal goal) = 0;
   virtual std::chrono::steady_clock::time_point last_arrival() const = 0;
   /// Helps this rank's pending calls along without blocking. Throws JobAborted.
   virtual void poll() = 0;
@@ -144,7 +159,8 @@ class Communicator {
   /// this rank's part is the same memory.
   virtual Work all_gather(const sharding::ShardLayout& layout, ConstBuffer shard, Buffer full,
                           CallTag tag) = 0;
-  /// shard = op over ranks of full[own segments]; with `accumulate`, shard += that.
+  /// shard = op over ranks of full[own segments]; with `accumulate`, shard += that. Without it the
+  /// shard may be full[own segments] itself; so in reduce.
   virtual Work reduce_scatter(const sharding::ShardLayout& layout, ConstBuffer full, Buffer shard,
                               ReduceOp op, bool accumulate, CallTag tag) = 0;
   /// data = op over ranks of data, in place.
@@ -159,6 +175,12 @@ class Communicator {
 
   /// Memory of this rank that peers reach directly. Not collective: sizes may differ by rank.
   virtual SymmetricMemory symmetric_empty(std::size_t bytes) = 0;
+
+  /// Collective. One block that all ranks read and write in place, each at its own address;
+  /// `own_bytes` of it are booked for this rank. The ranks say among themselves who writes what and
+  /// when, and let it go at the same point of their programs. Starts on 64 bytes, contents
+  /// undefined. Throws UserError where ranks share no memory.
+  virtual SymmetricMemory shared_empty(std::size_t bytes, std::size_t own_bytes);
 
   /// Ends the job: every rank's pending and later waits throw JobAborted with this message.
   virtual void abort(std::string_view message) = 0;

@@ -48,13 +48,22 @@ double parse_quantity(std::string_view quantity, const std::array<Unit, kCount>&
 
 int ceil_log2(int n) { return n <= 1 ? 0 : static_cast<int>(std::bit_width(unsigned(n - 1))); }
 
+/// The part of `rank`: what it puts into a gather or keeps of a reduction.
+std::int64_t part_bytes_of(const CallShape& shape, int world_size, int rank) {
+  const auto bytes = static_cast<std::int64_t>(size_of(shape.dtype));
+  if (shape.layout != nullptr) return shape.layout->count(rank) * bytes;
+  if (shape.kind != CollectiveKind::kAllReduce) return 0;
+  return bytes *
+         all_reduce_slice(shape.payload_bytes / bytes, shape.dtype, world_size, rank).size();
+}
+
 }  // namespace
 
-LinkModel LinkModel::parse(const std::string& text) {
+LinkSpeed LinkSpeed::parse(const std::string& text) {
   const std::string_view view = text;
   const std::size_t comma = view.find(',');
   if (comma == std::string_view::npos) refuse(text);
-  LinkModel link;
+  LinkSpeed link;
   link.bytes_per_second = parse_quantity(view.substr(0, comma), kRates, text);
   const double latency = parse_quantity(view.substr(comma + 1), kTimes, text);
   if (link.bytes_per_second <= 0 || latency > 3600e9) refuse(text);
@@ -62,7 +71,7 @@ LinkModel LinkModel::parse(const std::string& text) {
   return link;
 }
 
-std::string LinkModel::to_string() const {
+std::string LinkSpeed::to_string() const {
   const double bits = bytes_per_second * 8;
   const std::string rate = bits >= 1e9   ? fmt::format("{:.6g}Gbit", bits / 1e9)
                            : bits >= 1e6 ? fmt::format("{:.6g}Mbit", bits / 1e6)
@@ -74,6 +83,20 @@ std::string LinkModel::to_string() const {
                             : ns % 1'000 == 0                ? fmt::format("{}us", ns / 1'000)
                                                              : fmt::format("{}ns", ns);
   return rate + "," + delay;
+}
+
+std::string LinkModel::to_string() const {
+  const std::string text = LinkSpeed::to_string();
+  if (!hosts) return text;
+  return fmt::format("{}; {} between hosts of {}", text, hosts->speed.to_string(),
+                     hosts->ranks_per_host);
+}
+
+void validate(const LinkModel& link, int world_size) {
+  if (!link.hosts || world_size % link.hosts->ranks_per_host == 0) return;
+  throw UserError::format(
+      "--ranks-per-host {}: {} ranks do not fill hosts of {}; give a divisor of {}",
+      link.hosts->ranks_per_host, world_size, link.hosts->ranks_per_host, world_size);
 }
 
 int rounds_of(CollectiveKind kind, int world_size) {
@@ -116,16 +139,38 @@ AlgoBytes algo_bytes(CollectiveKind kind, int world_size, int rank, int root,
   return {};
 }
 
-PortUse schedule(const LinkModel& link, int rounds, AlgoBytes bytes,
-                 std::chrono::steady_clock::time_point last_arrival, const PortFree& port) {
+CallLoad load_of(const LinkModel& link, const CallShape& shape, int world_size, int rank) {
+  const auto load = [&](int members, int self, int root, std::int64_t part) -> PortLoad {
+    return {rounds_of(shape.kind, members),
+            algo_bytes(shape.kind, members, self, root, shape.payload_bytes, part)};
+  };
+  if (!link.hosts) return {load(world_size, rank, shape.root, shape.part_bytes), {}};
+  const int each = link.hosts->ranks_per_host;
+  const int host = rank / each;
+  std::int64_t part_of_host = 0;
+  for (int r = host * each; r < (host + 1) * each; ++r) {
+    part_of_host += part_bytes_of(shape, world_size, r);
+  }
+  // Inside a host its ranks share evenly what they hand on to each other.
+  const int self = rank % each;
+  const std::int64_t handed_on =
+      shape.payload_bytes * (self + 1) / each - shape.payload_bytes * self / each;
+  return {load(each, self, shape.root % each, handed_on),
+          load(world_size / each, host, shape.root / each, part_of_host)};
+}
+
+PortUse schedule(const LinkSpeed& speed, const PortLoad& load,
+                 std::chrono::steady_clock::time_point ready, const PortFree& port) {
+  const AlgoBytes& bytes = load.bytes;
   const bool sends = bytes.sent > 0 || bytes.received == 0;
   const bool receives = bytes.received > 0 || bytes.sent == 0;
-  auto start = last_arrival;
+  auto start = ready;
   if (sends) start = std::max(start, port.send);
   if (receives) start = std::max(start, port.receive);
   const auto through = [&](std::int64_t moved) {
-    const double seconds = static_cast<double>(moved) / link.bytes_per_second;
-    return start + rounds * link.latency + std::chrono::nanoseconds(std::llround(seconds * 1e9));
+    const double seconds = static_cast<double>(moved) / speed.bytes_per_second;
+    return start + load.rounds * speed.latency +
+           std::chrono::nanoseconds(std::llround(seconds * 1e9));
   };
   return {
       start,

@@ -103,6 +103,8 @@ class RecorderImpl : public Decorator<Recorder> {
       call.peer_wait_ns = timing.peer_wait_ns;
       call.move_ns = timing.move_ns;
       call.finished_ns = std::max<std::int64_t>(timing.completed_ns, 0);
+      call.background = timing.background;
+      call.blocked = timing.blocked;
     }
   }
 
@@ -134,6 +136,18 @@ class RecorderImpl : public Decorator<Recorder> {
 };
 
 }  // namespace
+
+std::int64_t covered_ns(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.from_ns < b.from_ns; });
+  std::int64_t total = 0;
+  std::int64_t end = 0;
+  for (const Span& span : spans) {
+    total += std::max<std::int64_t>(0, span.to_ns - std::max(span.from_ns, end));
+    end = std::max(end, span.to_ns);
+  }
+  return total;
+}
 
 std::unique_ptr<Recorder> record(std::unique_ptr<Communicator> inner,
                                  std::shared_ptr<const WireMatrix> wire) {

@@ -22,6 +22,8 @@ struct CallRecord {
   std::int64_t finished_ns = 0;    ///< output complete
   std::int64_t peer_wait_ns = 0;   ///< in wait(), for peers or the emulated link
   std::int64_t move_ns = 0;        ///< in wait(), moving bytes
+  Span background;                 ///< moving bytes on a thread of their own (see WorkTiming)
+  std::vector<Span> blocked;
 };
 
 /// Bytes counted where they are moved, by the copying code itself.
@@ -64,6 +66,9 @@ class Recorder : public Communicator {
   virtual std::int64_t peer_wait_ns() const = 0;
   virtual std::int64_t move_ns() const = 0;
 };
+
+/// Time covered by at least one of the spans.
+std::int64_t covered_ns(std::vector<Span> spans);
 
 /// `wire` may be null (a backend that counts nothing: wire bytes are then absent, reported as -1).
 std::unique_ptr<Recorder> record(std::unique_ptr<Communicator> inner,

@@ -71,36 +71,55 @@ template <typename Type, bool kAccumulate>
   out = Type::store(value);
 }
 
+/// Element `i` of `kSources` sources, from the first one on.
+template <typename Type, bool kMaximum, int kSources>
+[[gnu::always_inline]] inline Sum<Type> combine_at(const Stored<Type>* const* from,
+                                                   std::int64_t i) {
+  Sum<Type> sum = Type::load(from[0][i]);
+  if constexpr (kSources > 1) sum = combine<kMaximum>(sum, Type::load(from[1][i]));
+  if constexpr (kSources > 2) sum = combine<kMaximum>(sum, Type::load(from[2][i]));
+  if constexpr (kSources > 3) sum = combine<kMaximum>(sum, Type::load(from[3][i]));
+  return sum;
+}
+
+/// Sources in registers, without a sum in memory.
+template <typename Type, bool kMaximum, bool kAccumulate, int kSources>
+[[gnu::always_inline]] inline void reduce_few(Sources sources, std::int64_t at, std::int64_t n,
+                                              Sum<Type> scale, Stored<Type>* out) {
+  const Stored<Type>* from[kSources];
+  for (int s = 0; s < kSources; ++s) {
+    from[s] = static_cast<const Stored<Type>*>(sources[static_cast<std::size_t>(s)]) + at;
+  }
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    finish<Type, kAccumulate>(combine_at<Type, kMaximum, kSources>(from, i), scale, out[i]);
+  }
+}
+
 /// Reduces `n` <= kBlock elements at offset `at` of every source into `out`, which may be the same
 /// memory as one of them (so the loops say that elements do not depend on each other).
 template <typename Type, bool kMaximum, bool kAccumulate>
 [[gnu::always_inline]] inline void reduce_block(Sources sources, std::int64_t at, std::int64_t n,
                                                 Sum<Type> scale, Stored<Type>* out) {
+  switch (sources.size()) {
+    case 1:
+      return reduce_few<Type, kMaximum, kAccumulate, 1>(sources, at, n, scale, out);
+    case 2:
+      return reduce_few<Type, kMaximum, kAccumulate, 2>(sources, at, n, scale, out);
+    case 3:
+      return reduce_few<Type, kMaximum, kAccumulate, 3>(sources, at, n, scale, out);
+    case 4:
+      return reduce_few<Type, kMaximum, kAccumulate, 4>(sources, at, n, scale, out);
+    default:
+      break;
+  }
   const auto source = [&](std::size_t s) {
     return static_cast<const Stored<Type>*>(sources[s]) + at;
   };
-  const Stored<Type>* const first = source(0);
-  if (sources.size() == 1) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) {
-      finish<Type, kAccumulate>(Type::load(first[i]), scale, out[i]);
-    }
-    return;
-  }
-  const Stored<Type>* const second = source(1);
-  if (sources.size() == 2) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < n; ++i) {
-      const Sum<Type> sum = combine<kMaximum>(Type::load(first[i]), Type::load(second[i]));
-      finish<Type, kAccumulate>(sum, scale, out[i]);
-    }
-    return;
-  }
+  const Stored<Type>* const first[] = {source(0), source(1), source(2), source(3)};
   alignas(64) Sum<Type> sums[kBlock];
-  for (std::int64_t i = 0; i < n; ++i) {
-    sums[i] = combine<kMaximum>(Type::load(first[i]), Type::load(second[i]));
-  }
-  for (std::size_t s = 2; s + 1 < sources.size(); ++s) {
+  for (std::int64_t i = 0; i < n; ++i) sums[i] = combine_at<Type, kMaximum, 4>(first, i);
+  for (std::size_t s = 4; s + 1 < sources.size(); ++s) {
     const Stored<Type>* const next = source(s);
     for (std::int64_t i = 0; i < n; ++i) {
       sums[i] = combine<kMaximum>(sums[i], Type::load(next[i]));
@@ -181,12 +200,13 @@ void check_reducible(DType dtype, ReduceOp op) {
 }
 
 void reduce_elements(DType dtype, ReduceOp op, Sources sources, Destinations destinations,
-                     std::int64_t count, bool accumulate) {
+                     std::int64_t count, bool accumulate, std::size_t averaged) {
   check_reducible(dtype, op);
   if (count == 0 || destinations.empty()) return;
   SHARDBENCH_CHECK(!sources.empty());
   const bool maximum = op == ReduceOp::kMax;
-  const double factor = op == ReduceOp::kAverage ? 1.0 / static_cast<double>(sources.size()) : 1.0;
+  const std::size_t ranks = averaged == 0 ? sources.size() : averaged;
+  const double factor = op == ReduceOp::kAverage ? 1.0 / static_cast<double>(ranks) : 1.0;
   const auto scale = static_cast<float>(factor);
   switch (dtype) {
     case DType::kFloat64:

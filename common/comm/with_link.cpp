@@ -24,10 +24,10 @@ void sleep_until(Clock::time_point time) {
 
 class LinkedCall;
 
-/// One rank's port: calls enter it in the order in which they were issued.
+/// What one rank sees of the network: calls enter it in the order in which they were issued.
 class Port {
  public:
-  explicit Port(LinkModel link) : link_(link) {}
+  explicit Port(const LinkModel& link) : link_(link) {}
   void enqueue(std::shared_ptr<LinkedCall> call) { queue_.push_back(std::move(call)); }
   /// Gives every call up to `last` its times; blocks until all ranks have issued them.
   void resolve(const LinkedCall& last, Deadline deadline);
@@ -43,32 +43,30 @@ class Port {
 
   LinkModel link_;
   PortFree free_{};
+  PortFree host_free_{};  ///< of the port that this rank shares with others of its host
   std::deque<std::shared_ptr<LinkedCall>> queue_;
   std::shared_ptr<LinkedCall> latest_;  ///< to finish, of those that have their times
 };
 
 class LinkedCall : public Work::State {
  public:
-  LinkedCall(std::shared_ptr<Port> port, std::shared_ptr<Work::State> inner, int rounds,
-             AlgoBytes bytes)
-      : port_(std::move(port)), inner_(std::move(inner)), rounds_(rounds), bytes_(bytes) {}
+  LinkedCall(std::shared_ptr<Port> port, std::shared_ptr<Work::State> inner, const CallLoad& load)
+      : port_(std::move(port)), inner_(std::move(inner)), load_(load) {}
 
-  void wait(Deadline deadline) override {
-    inner_->wait(deadline);
-    port_->resolve(*this, deadline);
-    sleep(deadline);
+  void wait(Goal goal, Deadline deadline) override {
+    if (goal != Goal::kArrived) {
+      inner_->wait(Goal::kComplete, deadline);
+      port_->resolve(*this, deadline);
+      sleep(deadline);
+    }
+    if (goal != Goal::kComplete) inner_->wait(goal, deadline);
   }
-  void wait_released(Deadline deadline) override {
-    wait(deadline);
-    inner_->wait_released(deadline);
-  }
-  bool done() override {
-    if (!inner_->done()) return false;
+  bool reached(Goal goal) override {
+    if (!inner_->reached(goal)) return false;
+    if (goal == Goal::kArrived) return true;
     port_->resolve_arrived();
     return resolved_ && Clock::now() >= use_.finish;
   }
-  void wait_arrived(Deadline deadline) override { inner_->wait_arrived(deadline); }
-  bool arrived() override { return inner_->arrived(); }
   Clock::time_point last_arrival() const override { return inner_->last_arrival(); }
   void poll() override { inner_->poll(); }
   WorkTiming timing() const override {
@@ -102,8 +100,7 @@ class LinkedCall : public Work::State {
 
   std::shared_ptr<Port> port_;
   std::shared_ptr<Work::State> inner_;
-  int rounds_;
-  AlgoBytes bytes_;
+  CallLoad load_;
   bool resolved_ = false;
   PortUse use_{};
   std::int64_t slept_ns_ = 0;
@@ -111,7 +108,14 @@ class LinkedCall : public Work::State {
 
 void Port::take_front() {
   LinkedCall& call = *queue_.front();
-  call.use_ = schedule(link_, call.rounds_, call.bytes_, call.inner_->last_arrival(), free_);
+  Clock::time_point ready = call.inner_->last_arrival();
+  if (link_.hosts) {
+    // Every rank of the host follows its port by itself: all see the same calls and arrivals.
+    const PortUse host = schedule(link_.hosts->speed, call.load_.host, ready, host_free_);
+    host_free_ = host.free;
+    ready = host.finish;
+  }
+  call.use_ = schedule(link_, call.load_.rank, ready, free_);
   call.resolved_ = true;
   free_ = call.use_.free;
   if (!latest_ || call.use_.finish >= latest_->use_.finish) latest_ = queue_.front();
@@ -121,9 +125,9 @@ void Port::take_front() {
 void Port::drain() {
   if (!queue_.empty()) {
     const auto newest = queue_.back();
-    newest->wait({});
+    newest->wait(Work::State::Goal::kComplete, {});
   }
-  if (const auto latest = latest_) latest->wait({});
+  if (const auto latest = latest_) latest->wait(Work::State::Goal::kComplete, {});
 }
 
 void Port::shut_down() {
@@ -136,19 +140,20 @@ void Port::resolve(const LinkedCall& last, Deadline deadline) {
     if (queue_.empty()) {
       throw JobAborted("a call was waited for after its communicator had been dropped");
     }
-    queue_.front()->inner_->wait_arrived(deadline);
+    queue_.front()->inner_->wait(Work::State::Goal::kArrived, deadline);
     take_front();
   }
 }
 
 void Port::resolve_arrived() {
-  while (!queue_.empty() && queue_.front()->inner_->arrived()) take_front();
+  while (!queue_.empty() && queue_.front()->inner_->reached(Work::State::Goal::kArrived))
+    take_front();
 }
 
 class LinkCommunicator : public Decorator<Communicator> {
  public:
-  LinkCommunicator(std::unique_ptr<Communicator> inner, LinkModel link)
-      : Decorator(std::move(inner)), port_(std::make_shared<Port>(link)) {}
+  LinkCommunicator(std::unique_ptr<Communicator> inner, const LinkModel& link)
+      : Decorator(std::move(inner)), link_(link), port_(std::make_shared<Port>(link)) {}
   ~LinkCommunicator() override { port_->shut_down(); }
 
   void quiesce() override {
@@ -160,22 +165,23 @@ class LinkCommunicator : public Decorator<Communicator> {
   Work after_issue(const CallShape& shape, CallTag, Clock::time_point, Work work) override {
     if (!work.valid()) return work;
     port_->resolve_arrived();  // keeps the queue short where nobody waits
-    auto call =
-        std::make_shared<LinkedCall>(port_, work.state(), rounds_of(shape.kind, world_size()),
-                                     algo_bytes(shape.kind, world_size(), rank(), shape.root,
-                                                shape.payload_bytes, shape.part_bytes));
+    auto call = std::make_shared<LinkedCall>(port_, work.state(),
+                                             load_of(link_, shape, world_size(), rank()));
     port_->enqueue(call);
     return Work(std::move(call));
   }
 
  private:
+  LinkModel link_;
   std::shared_ptr<Port> port_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> with_link(std::unique_ptr<Communicator> inner, LinkModel link) {
+std::unique_ptr<Communicator> with_link(std::unique_ptr<Communicator> inner,
+                                        const LinkModel& link) {
   SHARDBENCH_CHECK(link.bytes_per_second > 0 && link.latency.count() >= 0);
+  validate(link, inner->world_size());
   return std::make_unique<LinkCommunicator>(std::move(inner), link);
 }
 

@@ -44,7 +44,9 @@ class Abort : public ::testing::TestWithParam<RankMode> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Abort, ::testing::Values(RankMode::kThreads, RankMode::kForked));
+INSTANTIATE_TEST_SUITE_P(All, Abort,
+                         ::testing::Values(RankMode::kThreads, RankMode::kForked,
+                                           RankMode::kCarried));
 
 TEST_P(Abort, RankThatThrows) {
   const JobOutcome outcome = testing::outcome_of(

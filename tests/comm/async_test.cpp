@@ -28,8 +28,8 @@ class Async : public ::testing::TestWithParam<std::tuple<RankMode, int, bool>> {
 };
 
 INSTANTIATE_TEST_SUITE_P(All, Async,
-                         ::testing::Combine(::testing::Values(RankMode::kThreads,
-                                                              RankMode::kForked),
+                         ::testing::Combine(::testing::Values(RankMode::kThreads, RankMode::kForked,
+                                                              RankMode::kCarried),
                                             ::testing::Values(1, 2, 3, 8), ::testing::Bool()));
 
 TEST_P(Async, StagingIsGivenBack) {

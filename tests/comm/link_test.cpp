@@ -87,41 +87,129 @@ TEST(AlgoBytes, SumsAndMeans) {
 }
 
 TEST(Schedule, StartsWithTheLastArrivalOrTheFreePort) {
-  const LinkModel link{1e9, nanoseconds(1000)};
+  const LinkSpeed link{1e9, nanoseconds(1000)};
   const steady_clock::time_point t0{};
   const auto at = [&](std::int64_t ns) { return t0 + nanoseconds(ns); };
   // 3 rounds of 1 us, then 5000 bytes at 1 byte/ns.
-  PortUse use = schedule(link, 3, {5000, 2000}, at(100), {at(0), at(0)});
+  PortUse use = schedule(link, {3, {5000, 2000}}, at(100), {at(0), at(0)});
   EXPECT_EQ(use.start, at(100));
   EXPECT_EQ(use.finish, at(100 + 3000 + 5000));
   EXPECT_EQ(use.free.send, at(100 + 3000 + 5000));
   EXPECT_EQ(use.free.receive, at(100 + 3000 + 2000));
-  use = schedule(link, 1, {300, 700}, at(100), use.free);
+  use = schedule(link, {1, {300, 700}}, at(100), use.free);
   EXPECT_EQ(use.start, at(8100));
   EXPECT_EQ(use.finish, at(8100 + 1000 + 700));
-  use = schedule(link, 0, {0, 0}, at(5), {at(3), at(4)});
+  use = schedule(link, {0, {0, 0}}, at(5), {at(3), at(4)});
   EXPECT_EQ(use.finish, at(5));
 }
 
 TEST(Schedule, DirectionsAreSeparate) {
-  const LinkModel link{1e9, nanoseconds(1000)};
+  const LinkSpeed link{1e9, nanoseconds(1000)};
   const steady_clock::time_point t0{};
   const auto at = [&](std::int64_t ns) { return t0 + nanoseconds(ns); };
   // A broadcast of this rank, and at once one that comes from a peer: neither waits for the other.
-  PortUse use = schedule(link, 1, {5000, 0}, at(0), {});
+  PortUse use = schedule(link, {1, {5000, 0}}, at(0), {});
   EXPECT_EQ(use.free.send, at(6000));
   EXPECT_EQ(use.free.receive, at(0));
-  use = schedule(link, 1, {0, 700}, at(10), use.free);
+  use = schedule(link, {1, {0, 700}}, at(10), use.free);
   EXPECT_EQ(use.finish, at(1710));
   EXPECT_EQ(use.free.send, at(6000));
   EXPECT_EQ(use.free.receive, at(1710));
   // Another that comes waits for that direction; what uses both, or has no bytes, waits for both.
-  EXPECT_EQ(schedule(link, 1, {0, 100}, at(20), use.free).start, at(1710));
-  EXPECT_EQ(schedule(link, 1, {1, 1}, at(20), use.free).start, at(6000));
-  use = schedule(link, 2, {0, 0}, at(20), use.free);
+  EXPECT_EQ(schedule(link, {1, {0, 100}}, at(20), use.free).start, at(1710));
+  EXPECT_EQ(schedule(link, {1, {1, 1}}, at(20), use.free).start, at(6000));
+  use = schedule(link, {2, {0, 0}}, at(20), use.free);
   EXPECT_EQ(use.start, at(6000));
   EXPECT_EQ(use.free.send, at(8000));
   EXPECT_EQ(use.free.receive, at(8000));
+}
+
+/// The load of one call over parts of these counts (fp32), by rank.
+std::vector<CallLoad> loads(const LinkModel& link, CollectiveKind kind, int root,
+                            const std::vector<std::int64_t>& counts) {
+  const auto layout = sharding::ShardLayout::contiguous(counts);
+  const int world = static_cast<int>(counts.size());
+  std::vector<CallLoad> result;
+  for (int rank = 0; rank < world; ++rank) {
+    const std::int64_t part = 4 * layout.count(rank);
+    const bool rooted = kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce;
+    const CallShape shape{kind,
+                          DType::kFloat32,
+                          root,
+                          rooted ? 4 * layout.count(root) : 4 * layout.total(),
+                          rooted && rank != root ? 0 : part,
+                          &layout};
+    result.push_back(load_of(link, shape, world, rank));
+  }
+  return result;
+}
+
+TEST(Hosts, EveryByteCrossesOncePerHost) {
+  using K = CollectiveKind;
+  LinkModel link{LinkSpeed{1e9, {}}, HostLink{LinkSpeed{1e6, {}}, 2}};
+  // Parts of 10, 20 on host 0, 30, 0 on host 1: 30 elements on either.
+  std::vector<CallLoad> all = loads(link, K::kAllGather, 0, {10, 20, 30, 0});
+  for (const CallLoad& load : all) {
+    EXPECT_EQ(load.host.rounds, 1);
+    EXPECT_EQ(load.host.bytes.sent, 4 * 30);
+    EXPECT_EQ(load.host.bytes.received, 4 * 30);
+    EXPECT_EQ(load.rank.rounds, 1);
+    EXPECT_EQ(load.rank.bytes.received, 4 * 30);  // half of what its host has
+  }
+  // Three hosts of two: 4, 8 and 24 elements of 36.
+  all = loads(link, K::kReduceScatter, 0, {4, 0, 4, 4, 12, 12});
+  EXPECT_EQ(all[0].host.bytes.sent, 4 * (36 - 4));
+  EXPECT_EQ(all[0].host.bytes.received, 4 * 2 * 4);
+  EXPECT_EQ(all[5].host.bytes.sent, 4 * (36 - 24));
+  EXPECT_EQ(all[5].host.rounds, 2);
+  // The root's host sends to the other two; there the rank in the root's place hands it on.
+  all = loads(link, K::kBroadcast, 3, {0, 0, 0, 50, 0, 0});
+  EXPECT_EQ(all[2].host.bytes.sent, 4 * 2 * 50);
+  EXPECT_EQ(all[0].host.bytes.received, 4 * 50);
+  EXPECT_EQ(all[3].rank.bytes.sent, 4 * 50);
+  EXPECT_EQ(all[1].rank.bytes.sent, 4 * 50);
+  EXPECT_EQ(all[0].rank.bytes.received, 4 * 50);
+  // One host: nothing between hosts.
+  link.hosts->ranks_per_host = 4;
+  all = loads(link, K::kAllGather, 0, {10, 20, 30, 0});
+  EXPECT_EQ(all[0].host.bytes.sent, 0);
+  EXPECT_EQ(all[0].host.rounds, 0);
+}
+
+TEST(Hosts, AllReduceByTheSlicesOfTheHost) {
+  const LinkModel link{LinkSpeed{1e9, {}}, HostLink{LinkSpeed{1e6, {}}, 2}};
+  const CallShape shape{CollectiveKind::kAllReduce, DType::kFloat32, 0, 4 * 1000, 0, nullptr};
+  std::int64_t sent = 0;
+  for (const int rank : {0, 2}) sent += load_of(link, shape, 4, rank).host.bytes.sent;
+  EXPECT_EQ(sent, 2 * 4 * 1000);  // 2 (H - 1) S over both hosts
+  EXPECT_EQ(load_of(link, shape, 4, 1).host.bytes.sent, load_of(link, shape, 4, 0).host.bytes.sent);
+}
+
+TEST(Hosts, MustBeFull) {
+  const LinkModel link{LinkSpeed{1e9, {}}, HostLink{LinkSpeed{1e6, {}}, 2}};
+  EXPECT_NO_THROW(validate(link, 4));
+  EXPECT_THROW(validate(link, 3), UserError);
+  EXPECT_EQ(link.to_string(), "8Gbit,0us; 8Mbit,0us between hosts of 2");
+}
+
+// 4 ranks on 2 hosts: 20 KB of each rank's 40 KB all-reduce cross between the hosts twice.
+TEST(Link, HostsDelayWhatCrosses) {
+  Job::Options options;
+  options.world_size = 4;
+  const auto job = Job::create(options);
+  const JobOutcome outcome = run_threads(job, [&](int rank) -> std::string {
+    LinkModel link = LinkModel::parse("1GB/s,0us");
+    link.hosts = HostLink{LinkSpeed::parse("1MB/s,0us"), 2};
+    const auto comm = with_link(make_shm(job, rank), link);
+    std::vector<float> a(10000, static_cast<float>(rank));
+    Work work = comm->all_reduce({a.data(), 10000, DType::kFloat32}, ReduceOp::kSum, {"x"});
+    work.wait();
+    const auto took = steady_clock::now() - work.last_arrival();
+    EXPECT_GE(took, std::chrono::milliseconds(40));
+    EXPECT_EQ(a[9999], 6);
+    return "done";
+  });
+  ASSERT_TRUE(outcome.ok) << outcome.failure->message;
 }
 
 // Two calls over a port of 1 MB/s: 10 KB each way take 10 ms each, one after the other.
@@ -216,7 +304,7 @@ TEST(Link, AbortEndsTheSleep) {
     std::vector<float> a(2500000, 1);  // hours
     Work work = comm->all_reduce({a.data(), 2500000, DType::kFloat32}, ReduceOp::kSum, {"x"});
     if (rank == 0) {
-      while (!work.state()->arrived()) std::this_thread::yield();
+      while (!work.state()->reached(Work::State::Goal::kArrived)) std::this_thread::yield();
       comm->abort("stop");
     }
     EXPECT_THROW(work.wait(), JobAborted);

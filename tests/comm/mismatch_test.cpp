@@ -40,7 +40,9 @@ class Mismatch : public ::testing::TestWithParam<RankMode> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Mismatch, ::testing::Values(RankMode::kThreads, RankMode::kForked));
+INSTANTIATE_TEST_SUITE_P(All, Mismatch,
+                         ::testing::Values(RankMode::kThreads, RankMode::kForked,
+                                           RankMode::kCarried));
 
 TEST_P(Mismatch, OrderOfLabels) {
   const std::string message = message_of(3, [](Rank& rank) {

@@ -64,6 +64,22 @@ TEST(Reduce, WritesAllDestinationsInPlace) {
   }
 }
 
+// A sum made in several steps: whole at the end, the average of all ranks and not of the last step.
+TEST(Reduce, GoesOnFromAPartialSum) {
+  const std::vector<float> a = {0.1F, 1e8F}, b = {0.7F, 3.0F}, c = {-0.3F, -1e8F};
+  std::vector<float> whole(2), partial(2), steps(2);
+  const void* const all[] = {a.data(), b.data(), c.data()};
+  void* const at_once = whole.data();
+  reduce_elements(DType::kFloat32, ReduceOp::kAverage, all, {&at_once, 1}, 2, false);
+  const void* const first[] = {a.data(), b.data()};
+  void* const so_far = partial.data();
+  reduce_elements(DType::kFloat32, ReduceOp::kSum, first, {&so_far, 1}, 2, false);
+  const void* const rest[] = {partial.data(), c.data()};
+  void* const end = steps.data();
+  reduce_elements(DType::kFloat32, ReduceOp::kAverage, rest, {&end, 1}, 2, false, 3);
+  EXPECT_EQ(steps, whole);
+}
+
 // Adding 1 to 256 in bf16 a hundred times would stay at 256; in fp32, rounded once, it does not.
 TEST(Reduce, SixteenBitsAddUpInFloat) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {

@@ -5,14 +5,16 @@
 
 #include <stdexcept>
 
+#include "common/comm/comm_thread.h"
 #include "common/comm/shm/shm.h"
 
 namespace shardbench::testing {
 namespace {
 
 std::string run_body(const std::shared_ptr<comm::Job>& job, int rank,
-                     const std::function<std::string(Rank&)>& body) {
-  const auto communicator = comm::make_shm(job, rank);
+                     const std::function<std::string(Rank&)>& body, bool carried = false) {
+  auto communicator = comm::make_shm(job, rank);
+  if (carried) communicator = comm::with_comm_thread(std::move(communicator));
   Rank self{rank, job->world_size(), job, *communicator};
   return body(self);
 }
@@ -48,10 +50,11 @@ comm::JobOutcome outcome_of(int world_size, const std::function<std::string(Rank
   job_options.timeout = options.timeout;
   job_options.guard_peers = options.guard_peers;
   const auto job = comm::Job::create(job_options);
-  if (options.mode == RankMode::kThreads) {
-    return comm::run_threads(job, [&](int rank) { return run_body(job, rank, body); });
+  if (options.mode == RankMode::kForked) {
+    return comm::run_forked(job, [&](int rank) { return run_body_forked(job, rank, body); });
   }
-  return comm::run_forked(job, [&](int rank) { return run_body_forked(job, rank, body); });
+  const bool carried = options.mode == RankMode::kCarried;
+  return comm::run_threads(job, [&](int rank) { return run_body(job, rank, body, carried); });
 }
 
 std::vector<std::string> collect_ranks(int world_size,

@@ -12,7 +12,11 @@
 
 namespace shardbench::testing {
 
-enum class RankMode { kThreads, kForked };
+enum class RankMode {
+  kThreads,
+  kForked,
+  kCarried,  ///< threads, each with another one that carries its calls (with_comm_thread)
+};
 
 struct RankOptions {
   RankMode mode = RankMode::kThreads;
@@ -43,9 +47,11 @@ void run_ranks(int world_size, const std::function<void(Rank&)>& body,
 comm::JobOutcome outcome_of(int world_size, const std::function<std::string(Rank&)>& body,
                             const RankOptions& options = {});
 
-/// "Threads" or "Forked", for the names of parametrised tests.
+/// "Threads", "Forked" or "Carried", for the names of parametrised tests.
 inline std::ostream& operator<<(std::ostream& out, RankMode mode) {
-  return out << (mode == RankMode::kThreads ? "Threads" : "Forked");
+  return out << (mode == RankMode::kThreads  ? "Threads"
+                 : mode == RankMode::kForked ? "Forked"
+                                             : "Carried");
 }
 
 }  // namespace shardbench::testing

@@ -13,6 +13,7 @@
 #include "common/memory/allocator.h"
 #include "common/optim/norm.h"
 #include "common/optim/optimizer.h"
+#include "common/train/conversion.h"
 #include "common/train/single.h"
 #include "ddp/strategy.h"
 #include "fsdp/strategy.h"
@@ -38,8 +39,12 @@ class Reference {
         world_size_(world_size),
         micro_batches_first_(micro_batches_first),
         comm_(comm::make_local()),
-        model_(test.build()) {
+        model_(test.build()),
+        strategy_(micro_batches_first ? train::AccumulationOrder::kMicroBatchesFirst
+                                      : train::AccumulationOrder::kRanksFirst) {
     train::StrategyOptions options;
+    options.compute_dtype = test.options.compute_dtype;
+    options.reduce_dtype = test.options.reduce_dtype;
     options.units = sharding::UnitPolicy::parse("whole");
     strategy_.attach({model_.get(), comm_.get(), options, 7, {}});
     optimizer_ = optim::make_optimizer(test.optimizer, strategy_.owned());
@@ -105,7 +110,9 @@ class Reference {
       for (std::size_t p = 0; p < used.size(); ++p) used[p] = used[p] || strategy_.used()[p];
       sum = rank == 0 ? gradients().clone() : sum.add_(gradients());
     }
-    return sum.mul_(1.0f / static_cast<float>(world_size_));
+    sum.mul_(1.0f / static_cast<float>(world_size_));
+    train::round_as(test_.options.reduce_dtype, sum.mutable_data_ptr<float>(), sum.numel());
+    return sum;
   }
 
   const StrategyCase& test_;

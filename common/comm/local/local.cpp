@@ -18,11 +18,8 @@ class DoneCall : public Work::State {
     timing_.move_ns = std::chrono::nanoseconds(completed - issued).count();
     timing_.completed_ns = std::chrono::nanoseconds(completed.time_since_epoch()).count();
   }
-  void wait(Deadline) override {}
-  void wait_released(Deadline) override {}
-  bool done() override { return true; }
-  void wait_arrived(Deadline) override {}
-  bool arrived() override { return true; }
+  void wait(Goal, Deadline) override {}
+  bool reached(Goal) override { return true; }
   Clock::time_point last_arrival() const override { return issued_; }
   void poll() override {}
   WorkTiming timing() const override { return timing_; }
@@ -64,6 +61,9 @@ class LocalCommunicator : public Communicator {
   }
 
   SymmetricMemory symmetric_empty(std::size_t bytes) override { return plain_memory(bytes); }
+  SymmetricMemory shared_empty(std::size_t bytes, std::size_t) override {
+    return plain_memory(bytes);
+  }
 
   void abort(std::string_view message) override {
     if (abort_message_.empty()) abort_message_ = message.empty() ? "aborted" : message;

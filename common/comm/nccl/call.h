@@ -25,11 +25,8 @@ class NcclCall : public Work::State {
 
   NcclCall(std::shared_ptr<NcclEngine> engine, CallSpec spec, std::int64_t sequence);
 
-  void wait(Deadline deadline) override;
-  void wait_released(Deadline deadline) override { wait(deadline); }
-  bool done() override;
-  void wait_arrived(Deadline deadline) override;
-  bool arrived() override { return done(); }
+  void wait(Goal goal, Deadline deadline) override;
+  bool reached(Goal goal) override;  ///< the same for every goal: NCCL tells no more
   Clock::time_point last_arrival() const override { return completed_; }
   void poll() override;
   WorkTiming timing() const override { return timing_; }

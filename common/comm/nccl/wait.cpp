@@ -178,11 +178,16 @@ std::string NcclCall::describe() const {
                      name_of(spec_.phase));
 }
 
-void NcclCall::wait(Deadline deadline) { engine_->wait(*this, deadline); }
-void NcclCall::wait_arrived(Deadline deadline) { engine_->wait_on_host(*this, deadline); }
+void NcclCall::wait(Goal goal, Deadline deadline) {
+  if (goal == Goal::kArrived) {
+    engine_->wait_on_host(*this, deadline);
+  } else {
+    engine_->wait(*this, deadline);
+  }
+}
 void NcclCall::poll() { engine_->poll(); }
 
-bool NcclCall::done() {
+bool NcclCall::reached(Goal) {
   if (!complete_) engine_->poll();
   return complete_;
 }

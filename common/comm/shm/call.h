@@ -17,11 +17,9 @@ class ShmCall : public Work::State {
   ShmCall(std::shared_ptr<ShmEngine> engine, CallSpec spec, std::int64_t sequence)
       : engine_(std::move(engine)), spec_(std::move(spec)), sequence_(sequence) {}
 
-  void wait(Deadline deadline) override;
-  void wait_released(Deadline deadline) override;
-  bool done() override;
-  void wait_arrived(Deadline deadline) override;
-  bool arrived() override;
+  void wait(Goal goal, Deadline deadline) override;
+  bool wait_some(Goal goal, std::chrono::nanoseconds longest) override;
+  bool reached(Goal goal) override;
   std::chrono::steady_clock::time_point last_arrival() const override { return last_arrival_; }
   void poll() override;
   WorkTiming timing() const override { return timing_; }
@@ -31,6 +29,7 @@ class ShmCall : public Work::State {
 
  private:
   friend class ShmEngine;
+  bool at(Goal goal) const;
 
   std::shared_ptr<ShmEngine> engine_;
   CallSpec spec_;

@@ -8,8 +8,8 @@
 namespace shardbench::comm {
 namespace {
 
-constexpr int kSpins = 2000;       // about 50 microseconds
-constexpr int kSpinsCrowded = 50;  // more ranks than cores: the one awaited needs this core
+constexpr int kSpins = 2000;  // about 50 microseconds
+constexpr int kSpinsCrowded = 50;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -37,7 +37,8 @@ ShmEngine::ShmEngine(std::shared_ptr<SegmentJob> job, int rank)
       rank_(rank),
       world_size_(job_->world_size()) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  spin_limit_ = world_size_ <= cores ? kSpins : kSpinsCrowded;
+  crowded_ = world_size_ > cores;
+  spin_limit_ = crowded_ ? kSpinsCrowded : kSpins;
 }
 
 std::uint64_t ShmEngine::target_of(std::int64_t sequence) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,9 +30,10 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   /// when a peer's call of this number is another one.
   std::shared_ptr<ShmCall> issue(CallSpec spec);
 
-  void wait_complete(ShmCall& call, Deadline deadline);
-  void wait_released(ShmCall& call, Deadline deadline);
-  void wait_arrived(ShmCall& call, Deadline deadline);
+  using Goal = Work::State::Goal;
+  using Patience = std::optional<std::chrono::nanoseconds>;
+  /// Returns false when `patience` passes first; without it, only when the goal is reached.
+  bool wait(ShmCall& call, Goal goal, Deadline deadline, Patience patience);
   /// Moves what can be moved. Throws JobAborted.
   void poll();
   void quiesce();
@@ -61,7 +63,11 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   std::uint64_t target_of(std::int64_t sequence) const;
 
   // shm_wait.cpp: blocking, deadlines, who is missing.
-  void block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline);
+  /// Returns whether `done`; false only when `patience` has passed.
+  bool block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline,
+             Patience patience = {});
+  bool misses(const ShmCall& call, Goal goal, int peer) const;
+  bool is_about_to_end(const ShmCall& call, std::chrono::nanoseconds waited) const;
   void sleep(std::uint32_t seen, std::chrono::nanoseconds longest);
   void fail_if_ended(const ShmCall& call, const Done& done, const Missing& missing);
   [[noreturn]] void fail_timeout(const ShmCall& call, const Missing& missing,
@@ -85,6 +91,7 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   std::shared_ptr<SymmetricHeap> heap_;
   int rank_;
   int world_size_;
+  bool crowded_;  ///< more ranks than cores: the one awaited needs this core
   int spin_limit_;
   bool shut_down_ = false;
   std::vector<std::shared_ptr<ShmCall>> pending_;  ///< in the order issued

@@ -30,7 +30,7 @@ void SymmetricHeap::erase_free(std::map<std::size_t, std::size_t>::iterator bloc
   free_.erase(block);
 }
 
-SymmetricMemory SymmetricHeap::allocate(std::size_t bytes) {
+SymmetricMemory SymmetricHeap::allocate(std::size_t bytes, std::size_t booked) {
   // Distinct addresses also for empty blocks; no rounding past the largest number.
   const std::size_t size =
       std::max(kAlignment, (std::min(bytes, size_) + kAlignment - 1) / kAlignment * kAlignment);
@@ -49,10 +49,10 @@ SymmetricMemory SymmetricHeap::allocate(std::size_t bytes) {
     const std::size_t rest = fit->first - size;
     erase_free(free_.find(offset));
     if (rest > 0) insert_free(offset + size, rest);
-    used_.emplace(offset, Used{size, bytes, category});
+    used_.emplace(offset, Used{size, booked, category});
     used_bytes_ += size;
   }
-  memory::tracker().add(category, static_cast<std::int64_t>(bytes));
+  memory::tracker().add(category, static_cast<std::int64_t>(booked));
   return SymmetricMemory(shared_from_this(), base_ + offset, bytes);
 }
 

@@ -22,7 +22,9 @@ class SymmetricHeap : public SymmetricMemory::Owner,
   SymmetricHeap(std::shared_ptr<SharedSegment> segment, int rank);
 
   /// Throws UserError when the arena is full.
-  SymmetricMemory allocate(std::size_t bytes);
+  SymmetricMemory allocate(std::size_t bytes) { return allocate(bytes, bytes); }
+  /// The same with only `booked` bytes put down for this rank.
+  SymmetricMemory allocate(std::size_t bytes, std::size_t booked);
   void release(void* data) override;
 
   /// Whether [data, data + bytes) lies in this arena, so that peers can reach it by offset.

@@ -3,9 +3,26 @@
 #include <exception>
 
 #include "common/comm/shm/engine.h"
+#include "common/core/error.h"
+#include "common/memory/tracker.h"
 
 namespace shardbench::comm {
 namespace {
+
+/// A block of another rank's arena.
+class Borrowed : public SymmetricMemory::Owner {
+ public:
+  Borrowed(std::shared_ptr<SegmentJob> job, std::size_t own_bytes)
+      : job_(std::move(job)), bytes_(static_cast<std::int64_t>(own_bytes)) {
+    memory::tracker().add(category_, bytes_);
+  }
+  void release(void*) override { memory::tracker().remove(category_, bytes_); }
+
+ private:
+  std::shared_ptr<SegmentJob> job_;  ///< keeps it mapped
+  std::int64_t bytes_;
+  memory::Category category_ = memory::current_category();
+};
 
 class ShmCommunicator : public SpecCommunicator {
  public:
@@ -34,6 +51,23 @@ class ShmCommunicator : public SpecCommunicator {
 
   SymmetricMemory symmetric_empty(std::size_t bytes) override {
     return engine_->heap().allocate(bytes);
+  }
+
+  /// The block lies in rank 0's arena; who touches a page first gives it its memory.
+  SymmetricMemory shared_empty(std::size_t bytes, std::size_t own_bytes) override {
+    if (job_->options().guard_peers) {
+      throw UserError("--collectives in-place: this build keeps peers' memory unreadable");
+    }
+    SymmetricMemory block;
+    std::int64_t offset = -1;
+    if (rank_ == 0) {
+      block = engine_->heap().allocate(bytes, own_bytes);
+      offset = static_cast<std::int64_t>(engine_->heap().offset_of(block.data()));
+    }
+    all_reduce({&offset, 1, DType::kInt64}, ReduceOp::kMax, {"shared memory", Phase::kMetrics})
+        .wait_released();
+    if (rank_ == 0) return block;
+    return {std::make_shared<Borrowed>(job_, own_bytes), job_->segment().arena(0) + offset, bytes};
   }
 
   void abort(std::string_view message) override {

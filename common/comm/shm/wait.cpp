@@ -9,32 +9,25 @@ namespace shardbench::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
 constexpr std::chrono::nanoseconds kSlice = std::chrono::milliseconds(50);
+constexpr nanoseconds kLongestSpin = std::chrono::milliseconds(2);
 
 }  // namespace
 
-void ShmEngine::wait_complete(ShmCall& call, Deadline deadline) {
-  const bool one_source = call.spec_.kind == CollectiveKind::kBroadcast;
-  block(
-      call, [&] { return call.complete_; },
-      [&, one_source](int peer) {
-        if (one_source) return peer == call.spec_.root && !has_arrived(call.sequence_, peer);
-        return all_arrived(call.sequence_) ? !has_finished(call.sequence_, peer)
-                                           : !has_arrived(call.sequence_, peer);
-      },
-      deadline);
+/// Whether `call` cannot come to its goal without something that `peer` has not done yet.
+bool ShmEngine::misses(const ShmCall& call, Goal goal, int peer) const {
+  const bool comes = has_arrived(call.sequence_, peer);
+  if (goal == Goal::kArrived) return !comes;
+  if (goal == Goal::kReleased) return !has_finished(call.sequence_, peer);
+  if (call.spec_.kind == CollectiveKind::kBroadcast) return peer == call.spec_.root && !comes;
+  return all_arrived(call.sequence_) ? !has_finished(call.sequence_, peer) : !comes;
 }
 
-void ShmEngine::wait_released(ShmCall& call, Deadline deadline) {
-  block(
-      call, [&] { return call.complete_ && call.released_; },
-      [&](int peer) { return !has_finished(call.sequence_, peer); }, deadline);
-}
-
-void ShmEngine::wait_arrived(ShmCall& call, Deadline deadline) {
-  block(
-      call, [&] { return call.closed_; },
-      [&](int peer) { return !has_arrived(call.sequence_, peer); }, deadline);
+bool ShmEngine::wait(ShmCall& call, Goal goal, Deadline deadline, Patience patience) {
+  return block(
+      call, [&] { return call.at(goal); }, [&](int peer) { return misses(call, goal, peer); },
+      deadline, patience);
 }
 
 void ShmEngine::quiesce() {
@@ -56,30 +49,42 @@ void ShmEngine::shut_down() {
   pending_.clear();
 }
 
-void ShmEngine::block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline) {
-  if (done()) return;
+bool ShmEngine::block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline,
+                      Patience patience) {
+  if (done()) return true;
   if (shut_down_) throw JobAborted("a call was waited for after its communicator had been dropped");
   const InCollective position(*job_, rank_, call.spec_.kind, call.sequence_);
   const Clock::time_point start = Clock::now();
   const Clock::time_point end = deadline.value_or(start + job_->options().timeout);
+  const Clock::time_point given_up = patience ? start + *patience : Clock::time_point::max();
+  const int spins = patience ? 0 : spin_limit_;
   const std::int64_t moved_before = moved_ns_;
+  bool is_done = false;
   std::atomic<std::uint32_t>& events = segment_.header().events;
   for (;;) {
     const std::uint32_t seen = events.load();
     poll();
-    if (done()) break;
+    is_done = done();
     const Clock::time_point now = Clock::now();
+    if (is_done || now >= given_up) break;
     if (now >= end) fail_timeout(call, missing, now - start);
-    for (int i = 0; i < spin_limit_ && events.load(std::memory_order_relaxed) == seen; ++i) {
-      cpu_pause();
-    }
+    for (int i = 0; i < spins && events.load(std::memory_order_relaxed) == seen; ++i) cpu_pause();
     if (events.load() != seen) continue;
     fail_if_ended(call, done, missing);
-    sleep(seen, std::min<std::chrono::nanoseconds>(kSlice, end - now));
+    if (!patience && is_about_to_end(call, now - start)) continue;
+    sleep(seen, std::min<std::chrono::nanoseconds>(kSlice, std::min(end, given_up) - now));
   }
   const std::int64_t elapsed =
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
   call.timing_.peer_wait_ns += std::max<std::int64_t>(0, elapsed - (moved_ns_ - moved_before));
+  return is_done;
+}
+
+/// Peers move about as much as this rank and are done when as much time again has passed as it took
+/// here. After a short move sleeping, and being woken, would take longer than that.
+bool ShmEngine::is_about_to_end(const ShmCall& call, nanoseconds waited) const {
+  const nanoseconds expected(2 * call.timing_.move_ns);
+  return !crowded_ && call.moved_ && waited < std::min(expected, kLongestSpin);
 }
 
 void ShmEngine::sleep(std::uint32_t seen, std::chrono::nanoseconds longest) {
@@ -132,23 +137,33 @@ void ShmEngine::fail_timeout(const ShmCall& call, const Missing& missing,
   throw JobAborted(record.message);
 }
 
-void ShmCall::wait(Deadline deadline) { engine_->wait_complete(*this, deadline); }
-void ShmCall::wait_released(Deadline deadline) { engine_->wait_released(*this, deadline); }
-void ShmCall::wait_arrived(Deadline deadline) { engine_->wait_arrived(*this, deadline); }
+bool ShmCall::at(Goal goal) const {
+  switch (goal) {
+    case Goal::kComplete:
+      return complete_;
+    case Goal::kReleased:
+      return complete_ && released_;
+    case Goal::kArrived:
+      return closed_;
+  }
+  return false;
+}
+
+void ShmCall::wait(Goal goal, Deadline deadline) { engine_->wait(*this, goal, deadline, {}); }
+
+bool ShmCall::wait_some(Goal goal, std::chrono::nanoseconds longest) {
+  engine_->show_life();
+  return engine_->wait(*this, goal, {}, longest);
+}
 
 void ShmCall::poll() {
   engine_->show_life();  // its caller sleeps on purpose, as an emulated link does
   engine_->poll();
 }
 
-bool ShmCall::done() {
-  if (!complete_) engine_->poll();
-  return complete_;
-}
-
-bool ShmCall::arrived() {
-  if (!closed_) engine_->poll();
-  return closed_;
+bool ShmCall::reached(Goal goal) {
+  if (!at(goal)) engine_->poll();
+  return at(goal);
 }
 
 }  // namespace shardbench::comm

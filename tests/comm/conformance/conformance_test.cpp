@@ -30,8 +30,8 @@ TEST_P(Conformance, Shm) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance,
-                         ::testing::Combine(::testing::Values(RankMode::kThreads,
-                                                              RankMode::kForked),
+                         ::testing::Combine(::testing::Values(RankMode::kThreads, RankMode::kForked,
+                                                              RankMode::kCarried),
                                             ::testing::Values(1, 2, 3, 4, 8)),
                          [](const auto& parameter) {
                            return ::testing::PrintToString(std::get<0>(parameter.param)) + "W" +

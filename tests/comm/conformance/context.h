@@ -14,19 +14,25 @@
 
 namespace shardbench::comm::conformance {
 
+/// What must equal the definitions of the collectives: each rank's bytes, or the bytes of all ranks
+/// together, where ranks send on behalf of others.
+enum class WireRule { kEveryRank, kSums };
+
 /// What a case works with on one rank. It must issue the same calls on every rank whatever fails:
 /// failures are only noted.
 class Context {
  public:
   /// `wire` may be null: bytes are then not compared.
-  Context(Communicator& communicator, const WireMatrix* wire, bool symmetric)
-      : comm(communicator), wire_(wire), symmetric_(symmetric) {}
+  Context(Communicator& communicator, const WireMatrix* wire, bool symmetric,
+          WireRule rule = WireRule::kEveryRank)
+      : comm(communicator), wire_(wire), symmetric_(symmetric), rule_(rule) {}
 
   Communicator& comm;
 
   int rank() const { return comm.rank(); }
   int world_size() const { return comm.world_size(); }
   const WireMatrix* wire() const { return wire_; }
+  WireRule wire_rule() const { return rule_; }
 
   /// Memory of the kind under test.
   TestBuffer buffer(DType dtype, std::int64_t count) { return {comm, symmetric_, dtype, count}; }
@@ -57,6 +63,7 @@ class Context {
 
   const WireMatrix* wire_;
   bool symmetric_;
+  WireRule rule_;
   std::string_view case_;
   int calls_ = 0;
   std::string label_;

@@ -25,6 +25,7 @@ const std::vector<Case>& flight_cases();  ///< several calls open, handles dropp
 const std::vector<Case>& wire_cases();    ///< bytes counted where they are moved
 
 /// Runs every case in symmetric and in plain memory. What this rank saw go wrong, one text each.
-std::vector<std::string> run_suite(Communicator& comm, const WireMatrix* wire);
+std::vector<std::string> run_suite(Communicator& comm, const WireMatrix* wire,
+                                   WireRule rule = WireRule::kEveryRank);
 
 }  // namespace shardbench::comm::conformance

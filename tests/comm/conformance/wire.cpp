@@ -35,16 +35,31 @@ class WireCheck {
     context_.comm.quiesce();
     context_.comm.barrier(context_.tag(Phase::kInit)).wait();
     const AlgoBytes after = counted(context_, kind);
-    const AlgoBytes want =
-        algo_bytes(kind, context_.world_size(), context_.rank(), root, payload, part);
-    context_.expect(after.sent - before.sent == want.sent, "{} of {} bytes: {} sent, not {}",
-                    name_of(kind), payload, after.sent - before.sent, want.sent);
-    context_.expect(after.received - before.received == want.received,
-                    "{} of {} bytes: {} received, not {}", name_of(kind), payload,
-                    after.received - before.received, want.received);
+    AlgoBytes got{after.sent - before.sent, after.received - before.received};
+    AlgoBytes want = algo_bytes(kind, context_.world_size(), context_.rank(), root, payload, part);
+    if (context_.wire_rule() == WireRule::kSums) {
+      // Who only receives gets the same bytes from whomever.
+      const bool spreads = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kBroadcast;
+      context_.expect(!spreads || got.received == want.received,
+                      "{} of {} bytes: {} received, not {}", name_of(kind), payload, got.received,
+                      want.received);
+      got = sum_over_ranks(got);
+      want = sum_over_ranks(want);
+    }
+    context_.expect(got.sent == want.sent, "{} of {} bytes: {} sent, not {}", name_of(kind),
+                    payload, got.sent, want.sent);
+    context_.expect(got.received == want.received, "{} of {} bytes: {} received, not {}",
+                    name_of(kind), payload, got.received, want.received);
   }
 
  private:
+  AlgoBytes sum_over_ranks(AlgoBytes bytes) {
+    std::int64_t both[] = {bytes.sent, bytes.received};
+    context_.comm.all_reduce({both, 2, DType::kInt64}, ReduceOp::kSum, context_.tag(Phase::kInit))
+        .wait();
+    return {both[0], both[1]};
+  }
+
   Context& context_;
 };
 

@@ -13,11 +13,8 @@ namespace {
 class HostReads : public Work::State {
  public:
   explicit HostReads(std::shared_ptr<Work::State> inner) : inner_(std::move(inner)) {}
-  void wait(Deadline deadline) override { inner_->wait_arrived(deadline); }
-  void wait_released(Deadline deadline) override { wait(deadline); }
-  bool done() override { return inner_->done(); }
-  void wait_arrived(Deadline deadline) override { inner_->wait_arrived(deadline); }
-  bool arrived() override { return inner_->arrived(); }
+  void wait(Goal, Deadline deadline) override { inner_->wait(Goal::kArrived, deadline); }
+  bool reached(Goal goal) override { return inner_->reached(goal); }
   std::chrono::steady_clock::time_point last_arrival() const override {
     return inner_->last_arrival();
   }
