@@ -57,6 +57,7 @@ std::vector<comm::Work> Zero1::reduce_bucket(int index) {
 }
 
 void Zero1::values_changed() {
+  BucketedStrategy::values_changed();
   share_changed_weights(comm(), weights(), weight_parts_, tag("weights"));
 }
 
@@ -76,6 +77,7 @@ void Zero2::after_backward(Unit& unit) {
 }
 
 void Zero2::values_changed() {
+  weights_.update();
   share_changed_weights(comm(), weights_, weight_parts_, tag("weights"));
 }
 // [/hooks]
@@ -84,23 +86,24 @@ void Zero2::allocate() {
   const sharding::ModelShape& shape = model().shape();
   const int world_size = comm().world_size();
   const std::vector<int> owner = sharding::partition_owners(shape, world_size);
-  weights_.allocate(model(), &comm());
-  fill_initial_values(weights_.layout(), weights_.data());
-  weights_.bind(model());
+  weights_.allocate(
+      model(),
+      {options().compute_dtype, sharding::keep_owned(shape, owner, comm().rank()), &comm()},
+      [this](const sharding::FlatLayout& layout, float* to) { fill_initial_values(layout, to); });
   weight_parts_ = changed_by_owner(shape, weights_.layout(), owner, world_size);
 
   std::vector<sharding::FlatLayout> by_rank;
   for (int rank = 0; rank < world_size; ++rank) {
     by_rank.push_back(sharding::flatten(shape, sharding::keep_owned(shape, owner, rank)));
   }
-  gradients_.allocate(model(), comm(), by_rank,
+  gradients_.allocate(model(), comm(), by_rank, options(),
                       [this](train::UnitGradients& unit, comm::ConstBuffer full, comm::Buffer shard,
                              bool accumulate) {
                         return reduce_to_owners(comm(), unit.layout, full, shard, accumulate,
                                                 tag(unit.unit->name));
                       });
   owned_ = gradients_.owned(
-      model(), [this](const sharding::Piece& piece) { return weights_.of(piece.parameter); });
+      model(), [this](const sharding::Piece& piece) { return weights_.stepped(piece.parameter); });
 }
 
 std::int64_t Zero2::padding_bytes() const {

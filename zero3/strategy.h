@@ -36,6 +36,9 @@ class Zero2 : public train::Strategy {
   const Owned& owned() const final { return owned_; }
   bool replicated() const final { return false; }
   std::int64_t padding_bytes() const final;
+  void on_final_gradients(TakeGradients take) final {
+    gradients_.on_final_gradients(std::move(take));
+  }
 
   void before_forward(Unit& unit) override;
   void after_forward(Unit&) override {}

@@ -45,4 +45,9 @@ constexpr std::string_view name_of(DType dtype) {
   return "?";
 }
 
+/// Whether elements are floats of two bytes.
+constexpr bool is_half_width(DType dtype) {
+  return dtype == DType::kBFloat16 || dtype == DType::kFloat16;
+}
+
 }  // namespace shardbench

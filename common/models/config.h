@@ -14,13 +14,14 @@ enum class Family { kMlp, kConvnet, kGpt2, kLlama };
 struct ModelConfig {
   std::string name = "gpt2-nano";
   Family family = Family::kGpt2;
-  std::int64_t layers = 6;     ///< transformer blocks, hidden layers (MLP), or stages (convnet)
-  std::int64_t heads = 6;      ///< attention heads (GPT-2, Llama)
-  std::int64_t hidden = 384;   ///< width; channels of the first stage (convnet)
-  std::int64_t vocab = 256;    ///< token values, or classes
-  std::int64_t context = 256;  ///< longest sequence; elements of one image (convnet)
-  bool tied = true;            ///< output head shares the token embedding (GPT-2, Llama)
-  double dropout = 0;          ///< GPT-2 and MLP
+  std::int64_t layers = 6;      ///< transformer blocks, hidden layers (MLP), or stages (convnet)
+  std::int64_t heads = 6;       ///< attention heads (GPT-2, Llama)
+  std::int64_t hidden = 384;    ///< width; channels of the first stage (convnet)
+  std::int64_t vocab = 256;     ///< token values, or classes
+  std::int64_t context = 256;   ///< longest sequence; elements of one image (convnet)
+  bool tied = true;             ///< output head shares the token embedding (GPT-2, Llama)
+  double dropout = 0;           ///< GPT-2 and MLP
+  std::int64_t split_head = 1;  ///< units that a head of its own is cut into (GPT-2, Llama)
   // Llama.
   std::int64_t kv_heads = 0;      ///< heads of keys and values; 0: as many as heads
   std::int64_t feed_forward = 0;  ///< inner width of the SwiGLU

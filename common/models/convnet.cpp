@@ -7,6 +7,7 @@
 #include "common/modules/layers/functional.h"
 #include "common/modules/layers/pool.h"
 #include "common/modules/layers/support.h"
+#include "common/ops/dtype.h"
 
 namespace shardbench::models {
 
@@ -43,7 +44,8 @@ ConvNet::ConvNet(const ModelConfig& config)
 at::Tensor ConvNet::images(const at::Tensor& tokens) const {
   std::vector<std::int64_t> sizes = {tokens.size(0)};
   sizes.insert(sizes.end(), image_.begin(), image_.end());
-  return as_activation(tokens.to(at::kFloat).mul_(scale_).sub_(1).view(sizes));
+  const at::ScalarType dtype = ops::scalar_type(head_->weight().dtype());
+  return as_activation(tokens.to(at::kFloat).mul_(scale_).sub_(1).to(dtype).view(sizes));
 }
 
 at::Tensor ConvNet::forward(const Tensors& inputs) {

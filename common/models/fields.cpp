@@ -22,6 +22,7 @@ std::vector<Field> make_fields() {
       {"vocab", &ModelConfig::vocab, all, 1, kMostRows},
       {"context", &ModelConfig::context, sequences, 1, kMostRows},
       {"tied", &ModelConfig::tied, transformers},
+      {"split_head", &ModelConfig::split_head, transformers, 1, 1 << 10},
       {"dropout", &ModelConfig::dropout, {kMlp, kGpt2}, 0, 1, false, true},
       {"kv_heads", &ModelConfig::kv_heads, {kLlama}, 1, kMostHeads},
       {"feed_forward", &ModelConfig::feed_forward, {kLlama}, 1, 4 * kMostWidth},
@@ -83,6 +84,15 @@ const std::string& name_of(Family family) {
 
 std::int64_t kv_heads_of(const ModelConfig& config) {
   return config.kv_heads == 0 ? config.heads : config.kv_heads;
+}
+
+std::vector<std::int64_t> head_rows(const ModelConfig& config) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t part = 0; part < config.split_head; ++part) {
+    rows.push_back(config.vocab * (part + 1) / config.split_head -
+                   config.vocab * part / config.split_head);
+  }
+  return rows;
 }
 
 }  // namespace shardbench::models

@@ -42,6 +42,9 @@ const std::string& name_of(Family family);
 /// Heads of keys and values: those given, or as many as heads.
 std::int64_t kv_heads_of(const ModelConfig& config);
 
+/// Rows of each part of the output head; they differ by one at most.
+std::vector<std::int64_t> head_rows(const ModelConfig& config);
+
 /// One per family: whether its own sizes fit together. Throw UserError naming the key and the
 /// nearest valid value.
 void validate_gpt2(const ModelConfig& config);

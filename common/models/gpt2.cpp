@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "common/core/error.h"
+#include "common/models/fields.h"
 #include "common/modules/layers/functional.h"
+#include "common/modules/layers/split_head.h"
 
 namespace shardbench::models {
 
@@ -22,6 +24,8 @@ GPT2::GPT2(const ModelConfig& config) : context_(config.context) {
   ln_f_ = &add_child<LayerNorm>("ln_f", config.hidden);
   if (config.tied) {
     lm_head_ = &add_child<Linear>("lm_head", wte_->weight());
+  } else if (config.split_head > 1) {
+    lm_head_ = &add_child<SplitHead>("lm_head", config.hidden, head_rows(config), init);
   } else {
     lm_head_ = &add_child<Linear>("lm_head", config.hidden, config.vocab, false, init);
   }

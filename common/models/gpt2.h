@@ -31,7 +31,7 @@ class GPT2 : public Module {
   Dropout* dropout_;
   std::vector<TransformerBlock*> blocks_;
   LayerNorm* ln_f_;
-  Linear* lm_head_;
+  Module* lm_head_;  ///< Linear or SplitHead
 };
 
 }  // namespace shardbench::models

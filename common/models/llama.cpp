@@ -8,6 +8,7 @@
 #include "common/core/error.h"
 #include "common/models/fields.h"
 #include "common/modules/layers/functional.h"
+#include "common/modules/layers/split_head.h"
 
 namespace shardbench::models {
 
@@ -30,6 +31,8 @@ Llama::Llama(const ModelConfig& config) : context_(config.context) {
   norm_ = &add_child<RMSNorm>("norm", config.hidden, config.norm_eps);
   if (config.tied) {
     head_ = &add_child<Linear>("head", embed_->weight());
+  } else if (config.split_head > 1) {
+    head_ = &add_child<SplitHead>("head", config.hidden, head_rows(config), init);
   } else {
     head_ = &add_child<Linear>("head", config.hidden, config.vocab, false, init);
   }

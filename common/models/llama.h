@@ -28,7 +28,7 @@ class Llama : public Module {
   Embedding* embed_;
   std::vector<LlamaBlock*> blocks_;
   RMSNorm* norm_;
-  Linear* head_;
+  Module* head_;  ///< Linear or SplitHead
 };
 
 }  // namespace shardbench::models

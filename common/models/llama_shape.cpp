@@ -37,7 +37,7 @@ void write_llama(ShapeWriter& writer, const ModelConfig& config) {
   if (config.tied) {
     writer.tied_linear(root, "head", embed);
   } else {
-    writer.linear(root, "head", width, config.vocab, /*bias=*/false);
+    writer.head(root, "head", config);
   }
 }
 

@@ -33,7 +33,7 @@ void write_gpt2(ShapeWriter& writer, const ModelConfig& config, ModelShape& shap
     const int head = writer.module(root, "lm_head", "Linear");
     shape.parameters[wte].also_used_by.push_back(head);
   } else {
-    writer.linear(root, "lm_head", width, config.vocab, /*bias=*/false);
+    writer.head(root, "lm_head", config);
   }
 }
 

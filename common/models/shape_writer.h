@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/models/config.h"
+#include "common/models/fields.h"
 
 namespace shardbench::models {
 
@@ -48,6 +49,19 @@ class ShapeWriter {
 
   std::size_t embedding(int parent, const char* name, std::int64_t rows, std::int64_t width) {
     return parameter(module(parent, name, "Embedding"), "weight", {rows, width});
+  }
+
+  /// An output head of its own, whole or in parts.
+  void head(int parent, const char* name, const ModelConfig& config) {
+    if (config.split_head == 1) {
+      linear(parent, name, config.hidden, config.vocab, /*bias=*/false);
+      return;
+    }
+    const int all = module(parent, name, "SplitHead");
+    int part = 0;
+    for (const std::int64_t rows : head_rows(config)) {
+      parameter(module(all, std::to_string(part++), "HeadBlock"), "weight", {rows, config.hidden});
+    }
   }
 
   /// A Linear that uses `parameter` of another module.

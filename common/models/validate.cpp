@@ -64,6 +64,19 @@ void check_range(const ModelConfig& config, const Field& field) {
                           config.heads, config.hidden, nearest);
 }
 
+void validate_head(const ModelConfig& config) {
+  if (config.split_head == 1) return;
+  if (config.tied) {
+    throw UserError::format(
+        "model {}: split_head is {}, but the head is the token embedding, which is used whole; "
+        "nearest: 1, or give the head its own weights (tied false, --untied)",
+        config.name, config.split_head);
+  }
+  if (config.split_head <= config.vocab) return;
+  throw UserError::format("model {}: split_head is {}, but the head has {} rows; nearest: {}",
+                          config.name, config.split_head, config.vocab, config.vocab);
+}
+
 }  // namespace
 
 void validate(const ModelConfig& config) {
@@ -74,6 +87,7 @@ void validate(const ModelConfig& config) {
     throw UserError::format("model {}: dropout is {}, but family {} has none; nearest: 0",
                             config.name, config.dropout, name_of(config.family));
   }
+  validate_head(config);
   if (config.family == Family::kGpt2) validate_gpt2(config);
   if (config.family == Family::kLlama) validate_llama(config);
   if (config.family == Family::kConvnet) validate_convnet(config);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/core/error.h"
+#include "common/modules/op_probe.h"
 #include "common/modules/parameter.h"
 
 namespace shardbench {
@@ -56,16 +57,28 @@ class OpNode : public Node {
     }
     std::vector<bool> needs(num_outputs());
     for (std::size_t i = 0; i < needs.size(); ++i) needs[i] = task_should_compute_output(i);
-    variable_list result = backward(grads, needs);
+    variable_list result = run_backward(backward, grads, needs);
     result.resize(num_outputs());
     return result;
   }
 
  private:
+  variable_list run_backward(const BackwardFn& backward, const variable_list& grads,
+                             const std::vector<bool>& needs) const {
+    OpProbe* probe = op_probe();
+    if (probe == nullptr) return backward(grads, needs);
+    return probe->backward([&] {
+      for (Parameter* p : parameters_) p->reset_gradient();  // each run writes anew
+      return backward(grads, needs);
+    });
+  }
+
   std::vector<Parameter*> parameters_;
   std::vector<std::int64_t> versions_;
   BackwardFn backward_;
 };
+
+thread_local OpProbe* current_probe = nullptr;
 
 /// Passes gradients on after a callback.
 class CallbackNode : public Node {
@@ -100,6 +113,11 @@ at::Tensor alias_without_autograd(const at::Tensor& tensor) {
 
 }  // namespace
 
+OpProbe* op_probe() { return current_probe; }
+
+ProbeScope::ProbeScope(OpProbe& probe) : before_(std::exchange(current_probe, &probe)) {}
+ProbeScope::~ProbeScope() { current_probe = before_; }
+
 bool needs_backward(const std::vector<at::Tensor>& inputs,
                     const std::vector<Parameter*>& parameters) {
   return at::GradMode::is_enabled() && (!parameters.empty() || any_requires_grad(inputs));
@@ -111,7 +129,8 @@ at::Tensor run_op(const std::vector<at::Tensor>& inputs, const std::vector<Param
   at::Tensor output;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
-    output = forward();
+    OpProbe* probe = op_probe();
+    output = probe == nullptr ? forward() : probe->forward(forward);
   }
   if (!link) return output;
   auto node = make_node<OpNode>(parameters, std::move(backward));

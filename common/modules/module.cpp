@@ -161,6 +161,7 @@ void Model::detach() {
   }
   for (Parameter* p : parameters_) {
     p->unbind();
+    p->set_dtype(DType::kFloat32);
     p->set_hooks(nullptr);
     p->set_unit(nullptr);
     p->forget_uses();

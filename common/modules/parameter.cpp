@@ -6,18 +6,21 @@
 #include "common/modules/autograd.h"
 #include "common/modules/poison.h"
 #include "common/modules/unit.h"
+#include "common/ops/dtype.h"
+#include "common/ops/store.h"
 
 namespace shardbench {
 
 namespace {
 
 /// A tensor of the given shape whose storage has no memory yet.
-at::Tensor tensor_without_memory(const std::vector<std::int64_t>& dims, std::int64_t numel) {
-  const std::size_t bytes = static_cast<std::size_t>(numel) * sizeof(float);
+at::Tensor tensor_without_memory(const std::vector<std::int64_t>& dims, std::int64_t numel,
+                                 DType dtype) {
+  const std::size_t bytes = static_cast<std::size_t>(numel) * size_of(dtype);
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes, at::DataPtr(nullptr, at::kCPU),
       /*allocator=*/nullptr, /*resizable=*/false));
-  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(at::kFloat));
+  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(ops::scalar_type(dtype)));
   tensor.set_(std::move(storage), 0, dims);
   return tensor;
 }
@@ -28,7 +31,7 @@ Parameter::Parameter(std::string name, std::vector<std::int64_t> dims, Init init
     : name_(std::move(name)), dims_(std::move(dims)), init_(init), numel_(1) {
   for (std::int64_t d : dims_) numel_ *= d;
   decay_ = dims_.size() >= 2;
-  full_ = tensor_without_memory(dims_, numel_);
+  full_ = tensor_without_memory(dims_, numel_, dtype_);
   poison_storage(full_, name_);
 }
 
@@ -46,9 +49,10 @@ void Parameter::give_values(const at::Tensor& values) {
   init_.kind = Init::Kind::kGiven;
 }
 
-void Parameter::lend_memory_to(const at::Tensor& tensor) const {
+void Parameter::lend_memory_to(const at::Tensor& tensor) {
   SHARDBENCH_CHECK(tensor.sizes() == at::IntArrayRef(dims_), "tensor for {} has another shape",
                    name_);
+  lent_ = true;
   tensor.set_data(full_);
   tensor.unsafeGetTensorImpl()->set_version_counter(full_.unsafeGetTensorImpl()->version_counter());
 }
@@ -67,19 +71,31 @@ at::Tensor Parameter::tracked() {
       {}, {this}, [this] { return tensor().alias(); },
       [this](const std::vector<at::Tensor>& grads, const std::vector<bool>&) {
         const Target target = gradient_target();
-        if (!grads[0].defined()) {  // it counts as zero
-          if (!target.accumulate) target.view.zero_();
-        } else if (target.accumulate) {
-          target.view.add_(grads[0]);
-        } else {
-          target.view.copy_(grads[0]);
+        if (grads[0].defined()) {
+          ops::store(target.view, grads[0], target.accumulate);
+        } else if (!target.accumulate) {
+          target.view.zero_();  // it counts as zero
         }
         gradient_written();
         return std::vector<at::Tensor>{};
       });
 }
 
-void Parameter::bind(float* data) {
+void Parameter::set_dtype(DType dtype) {
+  if (dtype == dtype_) return;
+  SHARDBENCH_CHECK(!bound_, "parameter {} changes its dtype while it is bound", name_);
+  if (lent_) {
+    throw UserError::format(
+        "parameter {} stands for an fp32 tensor of a torch::nn module, which cannot compute in {}: "
+        "leave the dtype at fp32",
+        name_, shardbench::name_of(dtype));
+  }
+  dtype_ = dtype;
+  full_ = tensor_without_memory(dims_, numel_, dtype_);
+  poison_storage(full_, name_);
+}
+
+void Parameter::bind(void* data) {
   SHARDBENCH_CHECK(!bound_, "parameter {} is bound twice", name_);
   SHARDBENCH_CHECK_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
   heal_storage(full_, data);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/dtype.h"
 #include "common/modules/hooks.h"
 
 namespace shardbench {
@@ -58,7 +59,7 @@ class Parameter {
   /// Makes `tensor` (fp32, CPU, the same shape) stand for the full tensor: from now on both share
   /// one memory and one version, so unshard and reshard reach it and a use while resharded is the
   /// same named error. What it held before is let go. Gradients of it are the caller's affair.
-  void lend_memory_to(const at::Tensor& tensor) const;
+  void lend_memory_to(const at::Tensor& tensor);
 
   // ---- reading, by ops ----
   /// The full tensor for explicit ops (no autograd). Throws InvariantError naming the parameter
@@ -71,8 +72,13 @@ class Parameter {
   bool bound() const { return bound_; }
 
   // ---- memory, by strategies ----
-  /// Gives the full tensor `numel` elements at `data` (64-byte aligned, the caller's memory).
-  void bind(float* data);
+  /// Makes the full tensor one of fp32, bf16 or fp16 (it starts as fp32). Only while it has no
+  /// memory. Throws UserError for a parameter that lends its memory to a tensor of fp32.
+  void set_dtype(DType dtype);
+  DType dtype() const { return dtype_; }
+  /// Gives the full tensor `numel` elements of its dtype at `data` (64-byte aligned, the caller's
+  /// memory).
+  void bind(void* data);
   /// Takes the memory away: any later use is a named error until the next bind.
   void unbind();
   /// The values changed in place: graphs built before are refused in backward.
@@ -84,7 +90,8 @@ class Parameter {
   /// An op's forward with gradients on has used it: one write is due.
   void note_use() { ++pending_uses_; }
   int pending_uses() const { return pending_uses_; }
-  /// Where an op writes; `accumulate` says whether to add. Marks the gradient as started.
+  /// Where an op writes; `accumulate` says whether to add. Marks the gradient as started. The
+  /// view's dtype is the strategy's choice and may differ from the tensor's: see ops::store.
   struct Target {
     at::Tensor view;
     bool accumulate;
@@ -109,7 +116,9 @@ class Parameter {
   bool decay_ = true;
   at::Tensor given_;
   at::Tensor full_;
+  DType dtype_ = DType::kFloat32;
   bool bound_ = false;
+  bool lent_ = false;
   std::int64_t version_ = 0;
   Hooks* hooks_ = nullptr;
   int pending_uses_ = 0;

@@ -92,7 +92,7 @@ void poison(Storage& storage, const std::string& name) {
 }
 
 template <typename Storage>
-void heal(Storage& storage, float* data) {
+void heal(Storage& storage, void* data) {
   if constexpr (kReversible<Storage>) storage.clear_data_ptr_access_error_msg_();
   storage.set_data_ptr_noswap(at::DataPtr(data, at::kCPU));
 }
@@ -103,7 +103,7 @@ void poison_storage(const at::Tensor& tensor, const std::string& name) {
   poison(*tensor.storage().unsafeGetStorageImpl(), name);
 }
 
-void heal_storage(const at::Tensor& tensor, float* data) {
+void heal_storage(const at::Tensor& tensor, void* data) {
   heal(*tensor.storage().unsafeGetStorageImpl(), data);
 }
 

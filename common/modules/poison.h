@@ -12,6 +12,6 @@ namespace shardbench {
 void poison_storage(const at::Tensor& tensor, const std::string& name);
 
 /// Gives the storage `data` (not owned) and makes it usable again.
-void heal_storage(const at::Tensor& tensor, float* data);
+void heal_storage(const at::Tensor& tensor, void* data);
 
 }  // namespace shardbench

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "common/core/error.h"
+#include "common/ops/store.h"
 
 namespace shardbench::ops {
 
@@ -44,22 +45,18 @@ at::Tensor conv(const at::Tensor& x, const at::Tensor& weight, const at::Tensor&
 
 void conv_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& target,
                       bool accumulate, const ConvSteps& steps) {
-  at::Tensor out = target;  // a handle: the memory is the caller's
   // Of the weight only the sizes are used, which the target has too.
-  const at::Tensor gradient = std::get<1>(backward(grad, x, target, steps, {false, true, false}));
-  if (accumulate) {
-    out.add_(gradient);
-  } else {
-    out.copy_(gradient);
-  }
+  const at::Tensor weight =
+      target.scalar_type() == x.scalar_type() ? target : at::empty(target.sizes(), x.options());
+  store(target, std::get<1>(backward(grad, x, weight, steps, {false, true, false})), accumulate);
 }
 
 void conv_bias_grad(const at::Tensor& grad, const at::Tensor& target, bool accumulate) {
   at::Tensor out = target;
   std::vector<std::int64_t> summed = {0};
   for (std::int64_t d = 2; d < grad.dim(); ++d) summed.push_back(d);
-  if (accumulate) {
-    out.add_(grad.sum(summed));
+  if (accumulate || target.scalar_type() != grad.scalar_type()) {
+    store(target, grad.sum(summed), accumulate);
   } else {
     at::sum_out(out, grad, summed);
   }

@@ -4,17 +4,24 @@
 
 namespace shardbench::ops {
 
-/// Mean over all rows of -log softmax(logits)[target]: a scalar of the logits' dtype. logits
-/// [..., classes] contiguous, targets int64 [...].
-///
-/// Consumes `logits`: their memory holds the log-softmax afterwards, and the gradient after
-/// cross_entropy_backward, so only one vocabulary-sized buffer ever lives. The sum runs in double
-/// precision by row order. Throws InvariantError naming the first target outside [0, classes).
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+/// What a cross entropy leaves behind.
+struct CrossEntropyResult {
+  at::Tensor loss;       ///< a scalar of the logits' dtype, fp32 for bf16 and fp16
+  at::Tensor logsumexp;  ///< fp32, one per row, beside logits of bf16 and fp16; else undefined
+};
 
-/// Turns the log-softmax that cross_entropy left in `log_probabilities` into the gradient of the
-/// logits, in place, and returns it. `grad` is the scalar gradient of the loss.
+/// Mean over all rows of -log softmax(logits)[target]. logits [..., classes] contiguous, targets
+/// int64 [...].
+///
+/// Consumes `logits`: their memory holds the log-softmax afterwards (bf16 and fp16: still the
+/// logits), and the gradient after cross_entropy_backward, so only one vocabulary-sized buffer ever
+/// lives. The sum runs in double precision by row order. Throws InvariantError naming the first
+/// target outside [0, classes).
+CrossEntropyResult cross_entropy(const at::Tensor& logits, const at::Tensor& targets);
+
+/// Turns what cross_entropy left in the logits' memory into their gradient, in place, and returns
+/// it. `grad` is the scalar gradient of the loss, `logsumexp` the result's.
 at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& log_probabilities,
-                                  const at::Tensor& targets);
+                                  const at::Tensor& targets, const at::Tensor& logsumexp = {});
 
 }  // namespace shardbench::ops

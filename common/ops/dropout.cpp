@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 
 #include <cmath>
 
@@ -28,14 +29,16 @@ std::uint64_t sample_key(const ForwardContext& context, std::uint64_t op_id, std
 }
 
 /// One 64-bit draw decides two neighbouring elements, 32 bits each.
-template <typename T>
+template <typename T, typename Factor>
 void drop_sample(const T* in, T* out, std::int64_t count, std::uint64_t key,
-                 std::uint64_t threshold, T scale) {
-  const auto keep = [&](std::uint64_t bits) { return bits >= threshold ? scale : T{0}; };
+                 std::uint64_t threshold, Factor scale) {
+  const auto kept = [&](T value, std::uint64_t bits) {
+    return static_cast<T>(static_cast<Factor>(value) * (bits >= threshold ? scale : Factor{0}));
+  };
   for (std::int64_t i = 0; i < count; i += 2) {
     const std::uint64_t draw = mix(key + static_cast<std::uint64_t>(i / 2) * kGolden);
-    out[i] = in[i] * keep(draw & 0xFFFFFFFFull);
-    if (i + 1 < count) out[i + 1] = in[i + 1] * keep(draw >> 32);
+    out[i] = kept(in[i], draw & 0xFFFFFFFFull);
+    if (i + 1 < count) out[i + 1] = kept(in[i + 1], draw >> 32);
   }
 }
 
@@ -56,12 +59,12 @@ at::Tensor dropout(const at::Tensor& x, double p, const ForwardContext& context,
   const std::int64_t samples = in.size(0);
   const std::int64_t count = samples == 0 ? 0 : in.numel() / samples;
   const auto threshold = static_cast<std::uint64_t>(std::ldexp(p, 32));
-  AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "dropout", [&] {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
     const scalar_t* from = in.const_data_ptr<scalar_t>();
     scalar_t* to = out.mutable_data_ptr<scalar_t>();
     for (std::int64_t s = 0; s < samples; ++s) {
       drop_sample(from + s * count, to + s * count, count, sample_key(context, op_id, s), threshold,
-                  static_cast<scalar_t>(1.0 / (1.0 - p)));
+                  static_cast<at::opmath_type<scalar_t>>(1.0 / (1.0 - p)));
     }
   });
   return out;

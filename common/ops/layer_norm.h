@@ -4,7 +4,8 @@
 
 namespace shardbench::ops {
 
-/// What a layer norm leaves behind: y like x, and per row the mean and 1 / standard deviation.
+/// What a layer norm leaves behind: y like x, and per row the mean and 1 / standard deviation (fp32
+/// for bf16 and fp16).
 struct LayerNormResult {
   at::Tensor y;
   at::Tensor mean;
@@ -16,7 +17,8 @@ struct LayerNormResult {
 LayerNormResult layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            double eps);
 
-/// Gradients of one layer norm; undefined where not asked for.
+/// Gradients of one layer norm; undefined where not asked for. Those of weights are fp32 for bf16
+/// and fp16.
 struct LayerNormGrads {
   at::Tensor x;
   at::Tensor weight;

@@ -2,11 +2,28 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "common/ops/linear_candidates.h"
 #include "common/ops/shapes.h"
+#include "common/ops/store.h"
 #include "common/ops/tuning.h"
 
 namespace shardbench::ops {
+
+namespace {
+
+/// What is computed before it goes into a target of another dtype stays in the cache meanwhile.
+constexpr std::int64_t kBlockElements = std::int64_t{1} << 20;
+
+void weight_grad_of_one_dtype(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& target,
+                              bool accumulate) {
+  const TuneKey key =
+      linear_key(Pass::kWeightGrad, grad, target.size(1), target.size(0), false, accumulate);
+  linear_weight_grad_by(chosen(key), grad, x, target, accumulate);
+}
+
+}  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const TuneKey key =
@@ -16,15 +33,27 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 void linear_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& target,
                         bool accumulate) {
-  const TuneKey key =
-      linear_key(Pass::kWeightGrad, grad, target.size(1), target.size(0), false, accumulate);
-  linear_weight_grad_by(chosen(key), grad, x, target, accumulate);
+  if (target.scalar_type() == x.scalar_type()) {
+    weight_grad_of_one_dtype(grad, x, target, accumulate);
+    return;
+  }
+  const at::Tensor grad_rows = as_rows(grad), x_rows = as_rows(x);
+  const std::int64_t out = target.size(0), in = target.size(1);
+  constexpr std::int64_t kMultiple = 64;
+  const std::int64_t block =
+      std::max(kMultiple, kBlockElements / std::max<std::int64_t>(1, in) / kMultiple * kMultiple);
+  for (std::int64_t first = 0; first < out; first += block) {
+    const std::int64_t count = std::min(block, out - first);
+    const at::Tensor part = at::empty({count, in}, x.options());
+    weight_grad_of_one_dtype(grad_rows.narrow(1, first, count), x_rows, part, false);
+    store(target.narrow(0, first, count), part, accumulate);
+  }
 }
 
 void linear_bias_grad(const at::Tensor& grad, const at::Tensor& target, bool accumulate) {
   at::Tensor out = target;
-  if (accumulate) {
-    out.add_(as_rows(grad).sum(0));
+  if (accumulate || target.scalar_type() != grad.scalar_type()) {
+    store(target, as_rows(grad).sum(0), accumulate);
   } else {
     at::sum_out(out, as_rows(grad), 0);
   }

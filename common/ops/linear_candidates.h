@@ -6,12 +6,13 @@
 
 namespace shardbench::ops {
 
-/// Whether this LibTorch and machine have the candidate at all.
-bool available(Candidate candidate);
+/// Whether this LibTorch and machine have the candidate at all, for operands of the dtype.
+bool available(Candidate candidate, DType dtype = DType::kFloat32);
 
-/// The passes of linear.h by a given implementation. Where it cannot serve (a dtype other than
-/// fp32, no rows or columns, a target with gaps, a LibTorch without it) the plain one does; that
-/// depends on the arguments and the machine only, so equal calls have equal bits.
+/// The passes of linear.h by a given implementation. Where it cannot serve (a dtype that the
+/// candidate does not take, no rows or columns, a target with gaps, a LibTorch without it) the
+/// plain one does; that depends on the arguments and the machine only, so equal calls have equal
+/// bits.
 at::Tensor linear_by(Candidate candidate, const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias);
 at::Tensor linear_input_grad_by(Candidate candidate, const at::Tensor& grad,

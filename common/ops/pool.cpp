@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/core/error.h"
+#include "common/ops/dtype.h"
 
 namespace shardbench::ops {
 
@@ -82,7 +83,10 @@ at::Tensor avg_pool(const at::Tensor& x, const PoolWindow& window) {
   if (window.kernel.size() == 2) {
     return at::avg_pool2d(x, window.kernel, window.stride, window.padding, kCeil, kCountPadding);
   }
-  return at::avg_pool3d(x, window.kernel, window.stride, window.padding, kCeil, kCountPadding);
+  // LibTorch averages volumes in fp32 and fp64 only.
+  return at::avg_pool3d(in_compute_type(x, x), window.kernel, window.stride, window.padding, kCeil,
+                        kCountPadding)
+      .to(x.scalar_type());
 }
 
 at::Tensor avg_pool_backward(const at::Tensor& grad, at::IntArrayRef x_sizes,
@@ -96,8 +100,10 @@ at::Tensor avg_pool_backward(const at::Tensor& grad, at::IntArrayRef x_sizes,
     return at::avg_pool2d_backward(grad.contiguous(), x, window.kernel, window.stride,
                                    window.padding, kCeil, kCountPadding, std::nullopt);
   }
-  return at::avg_pool3d_backward(grad.contiguous(), x, window.kernel, window.stride, window.padding,
-                                 kCeil, kCountPadding, std::nullopt);
+  return at::avg_pool3d_backward(in_compute_type(grad.contiguous(), grad), in_compute_type(x, x),
+                                 window.kernel, window.stride, window.padding, kCeil, kCountPadding,
+                                 std::nullopt)
+      .to(grad.scalar_type());
 }
 
 at::Tensor global_avg_pool(const at::Tensor& x) { return x.flatten(2).mean(2); }

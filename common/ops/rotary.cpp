@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/core/error.h"
+#include "common/ops/dtype.h"
 
 namespace shardbench::ops {
 
@@ -16,13 +18,14 @@ namespace {
 constexpr std::int64_t kGrain = 8192;  ///< elements that are worth a thread
 
 /// Turns the pairs (a[i], b[i]) of one head at one position; `direction` is 1, or -1 to turn back.
-template <typename T>
-void turn(T* __restrict__ a, T* __restrict__ b, const T* __restrict__ cosines,
-          const T* __restrict__ sines, std::int64_t pairs, T direction) {
+template <typename T, typename Angle>
+void turn(T* __restrict__ a, T* __restrict__ b, const Angle* __restrict__ cosines,
+          const Angle* __restrict__ sines, std::int64_t pairs, Angle direction) {
   for (std::int64_t i = 0; i < pairs; ++i) {
-    const T first = a[i], second = b[i], sine = direction * sines[i];
-    a[i] = first * cosines[i] - second * sine;
-    b[i] = first * sine + second * cosines[i];
+    const auto first = static_cast<Angle>(a[i]), second = static_cast<Angle>(b[i]);
+    const Angle sine = direction * sines[i];
+    a[i] = static_cast<T>(first * cosines[i] - second * sine);
+    b[i] = static_cast<T>(first * sine + second * cosines[i]);
   }
 }
 
@@ -32,18 +35,20 @@ void turn_all(const at::Tensor& x, const at::Tensor& table, double direction) {
   SHARDBENCH_CHECK(x.dim() == 3 && size > 0 && x.size(2) % size == 0,
                    "rotary embedding of heads of {} over {} dimensions", size, x.dim());
   SHARDBENCH_CHECK_LE(x.size(1), table.size(0));
-  SHARDBENCH_CHECK(x.scalar_type() == table.scalar_type(), "a rotary table of another dtype");
+  SHARDBENCH_CHECK(table.scalar_type() == (is_half_width(x) ? at::kFloat : x.scalar_type()),
+                   "a rotary table of another dtype");
   const std::int64_t length = x.size(1), width = x.size(2);
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width));
-  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "rotary", [&] {
-    const scalar_t* angles = table.const_data_ptr<scalar_t>();
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rotary", [&] {
+    using angle_t = at::opmath_type<scalar_t>;
+    const angle_t* angles = table.const_data_ptr<angle_t>();
     scalar_t* values = x.mutable_data_ptr<scalar_t>();
     at::parallel_for(0, x.size(0) * length, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t token = begin; token < end; ++token) {
-        const scalar_t* cosines = angles + token % length * size;
+        const angle_t* cosines = angles + token % length * size;
         scalar_t* head = values + token * width;
         for (const scalar_t* last = head + width; head != last; head += size) {
-          turn(head, head + half, cosines, cosines + half, half, static_cast<scalar_t>(direction));
+          turn(head, head + half, cosines, cosines + half, half, static_cast<angle_t>(direction));
         }
       }
     });

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "common/core/error.h"
+#include "common/ops/dtype.h"
 #include "common/ops/linear_candidates.h"
 
 namespace shardbench::ops {
@@ -15,7 +17,7 @@ namespace shardbench::ops {
 namespace {
 
 constexpr std::int64_t kPoolElements = std::int64_t{1} << 24;  // 64 MiB
-constexpr std::int64_t kAlignElements = 16;                    // 64 bytes
+constexpr std::int64_t kAlignElements = 32;                    // 64 bytes of any dtype
 constexpr int kLeastRounds = 3;
 constexpr double kOverrun = 4;
 
@@ -30,9 +32,9 @@ std::int64_t steady_ns() {
 }
 
 /// Random numbers, drawn once and repeated.
-at::Tensor random(std::int64_t elements) {
+at::Tensor random(std::int64_t elements, DType dtype) {
   constexpr std::int64_t kDrawn = std::int64_t{1} << 20;
-  const at::Tensor numbers = at::empty({elements}, at::TensorOptions().dtype(at::kFloat));
+  const at::Tensor numbers = at::empty({elements}, at::TensorOptions().dtype(scalar_type(dtype)));
   const std::int64_t drawn = std::min(elements, kDrawn);
   at::Tensor first = numbers.narrow(0, 0, drawn);
   first.uniform_(-0.5, 0.5);
@@ -46,7 +48,7 @@ at::Tensor random(std::int64_t elements) {
 /// Random weights in memory that no cache holds whole; each call hands out the next piece.
 class Pool {
  public:
-  explicit Pool(std::int64_t elements) : memory_(random(elements)) {}
+  Pool(std::int64_t elements, DType dtype) : memory_(random(elements, dtype)) {}
 
   at::Tensor next(const TuneKey& key) {
     const std::int64_t count = weight_elements(key);
@@ -61,18 +63,24 @@ class Pool {
   std::int64_t offset_ = 0;
 };
 
+/// The distance from 1 to the next number of the dtype.
+double epsilon(DType dtype) {
+  if (dtype == DType::kBFloat16) return 0x1p-7;
+  return dtype == DType::kFloat16 ? 0x1p-10 : std::numeric_limits<float>::epsilon();
+}
+
 double frobenius(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.norm().item<double>() : 0.0;
+  return tensor.defined() ? tensor.to(at::kFloat).norm().item<double>() : 0.0;
 }
 
 /// Inputs that all keys share: as large as the largest needs.
 class Inputs {
  public:
-  explicit Inputs(const std::vector<TuneKey>& keys) {
+  Inputs(const std::vector<TuneKey>& keys, DType dtype) {
     std::int64_t widest = 0;
     for (const TuneKey& key : keys) widest = std::max(widest, key.rows * std::max(key.in, key.out));
-    rows_ = random(widest);
-    other_ = random(widest);
+    rows_ = random(widest, dtype);
+    other_ = random(widest, dtype);
   }
   at::Tensor rows(std::int64_t rows, std::int64_t width) const { return view(rows_, rows, width); }
   at::Tensor other(std::int64_t rows, std::int64_t width) const {
@@ -91,7 +99,8 @@ class Contest {
  public:
   Contest(const TuneKey& key, const Inputs& inputs, const TunerOptions& options) : key_(key) {
     for (Candidate candidate : candidates_for(key)) {
-      const bool there = options.available ? options.available(candidate) : available(candidate);
+      const bool there =
+          options.available ? options.available(candidate) : available(candidate, key.dtype);
       if (there) times_.push_back({candidate, 0, true});
     }
     live_.assign(times_.size(), true);
@@ -105,11 +114,11 @@ class Contest {
   void check(Pool& pool, const RunCandidate& run) {
     const at::Tensor weight = pool.next(key_);
     at::Tensor plain = result_of(Candidate::kAten, weight, run);
-    // Of fp32 sums of products: their errors grow with the norms of what is multiplied.
+    // Of sums of products: their errors grow with the norms of what is multiplied.
     double scale = frobenius(rows_) * frobenius(x_.defined() ? x_ : weight);
     if (bias_.defined()) scale += frobenius(bias_) * std::sqrt(static_cast<double>(key_.rows));
     if (key_.accumulate) scale += frobenius(weight);
-    const double bound = 2 * std::numeric_limits<float>::epsilon() * scale;
+    const double bound = 2 * epsilon(key_.dtype) * scale;
     for (std::size_t i = 1; i < times_.size(); ++i) {
       at::Tensor other = result_of(times_[i].candidate, weight, run);
       const bool same_shape = other.defined() && other.sizes() == plain.sizes();
@@ -146,6 +155,7 @@ class Contest {
     }
   }
 
+  const TuneKey& key() const { return key_; }
   bool timed() const { return times_.front().ns > 0; }
   bool decided() const { return std::count(live_.begin(), live_.end(), true) < 2; }
   TunedEntry entry() const { return {key_, fastest(key_, times_), times_}; }
@@ -193,23 +203,37 @@ std::vector<TunedEntry> measure(const std::vector<TuneKey>& keys, const TunerOpt
   std::int64_t largest = 0;
   for (const TuneKey& key : keys) largest = std::max(largest, weight_elements(key));
   if (largest == 0) return {};
-  Pool pool(std::max(kPoolElements, largest));
-  const Inputs inputs(keys);
+  struct Material {
+    Pool pool;
+    Inputs inputs;
+  };
+  std::map<DType, Material> materials;  // a run has one dtype
+  const auto material_of = [&](const TuneKey& key) -> Material& {
+    auto found = materials.find(key.dtype);
+    if (found == materials.end()) {
+      found = materials
+                  .emplace(key.dtype, Material{Pool(std::max(kPoolElements, largest), key.dtype),
+                                               Inputs(keys, key.dtype)})
+                  .first;
+    }
+    return found->second;
+  };
   const NowNs now_ns = options.now_ns ? options.now_ns : NowNs(steady_ns);
   const std::int64_t start = now_ns();
   const auto spent_s = [&] { return 1e-9 * static_cast<double>(now_ns() - start); };
   std::vector<Contest> contests;
   for (const TuneKey& key : keys) {
     if (spent_s() > kOverrun / 2 * options.budget_s) break;
-    contests.emplace_back(key, inputs, options);
-    contests.back().check(pool, run);
+    Material& material = material_of(key);
+    contests.emplace_back(key, material.inputs, options);
+    contests.back().check(material.pool, run);
   }
   for (int round = 0; round < options.most_rounds; ++round) {
     if (round >= kLeastRounds && spent_s() > options.budget_s) break;
     for (Contest& contest : contests) {
       if (spent_s() > kOverrun * options.budget_s) break;
       if (contest.timed() && contest.decided()) continue;
-      contest.time(pool, run, now_ns, round);
+      contest.time(material_of(contest.key()).pool, run, now_ns, round);
       contest.drop_hopeless(round + 1);
     }
   }

@@ -60,7 +60,7 @@ std::string_view name_of(Pass pass) {
 }
 
 std::string_view name_of(Candidate candidate) {
-  constexpr std::string_view kNames[] = {"aten", "onednn_linear", "onednn_matmul"};
+  constexpr std::string_view kNames[] = {"aten", "onednn_linear", "onednn_matmul", "widened"};
   return kNames[static_cast<int>(candidate)];
 }
 
@@ -71,16 +71,25 @@ std::string_view name_of(TuneMode mode) {
 
 std::vector<Candidate> candidates_for(const TuneKey& key) {
   std::vector<Candidate> candidates = {Candidate::kAten};
-  // ATen itself hands bf16 and fp16 to oneDNN, which has no fp64.
-  if (key.dtype != DType::kFloat32) return candidates;
+  // oneDNN has no fp64. fp16 follows the rule: without units for it the plain one would take all
+  // the time there is for measuring.
+  if (key.dtype != DType::kFloat32 && key.dtype != DType::kBFloat16) return candidates;
   if (key.rows <= 0 || key.in <= 0 || key.out <= 0) return candidates;
   // The inner product has no way to write into given memory.
   if (key.pass != Pass::kWeightGrad) candidates.push_back(Candidate::kOneDnnLinear);
   candidates.push_back(Candidate::kOneDnnMatmul);
+  if (key.dtype == DType::kBFloat16) candidates.push_back(Candidate::kWidened);
   return candidates;
 }
 
 Candidate fixed_rule(const TuneKey& key) {
+  // Products of fp16 without units for them are slower by a factor of ten and more in LibTorch.
+  // bf16 it hands to oneDNN itself, but with a bias only by way of a copy.
+  const bool empty = key.rows <= 0 || key.in <= 0 || key.out <= 0;
+  if (key.dtype == DType::kFloat16 && !empty) return Candidate::kWidened;
+  if (key.dtype == DType::kBFloat16 && key.bias && key.pass == Pass::kForward && !empty) {
+    return Candidate::kOneDnnLinear;
+  }
   if (key.dtype != DType::kFloat32 || key.rows < kLeastRows) return Candidate::kAten;
   // Sizes are those of memory that exists: two factors cannot overflow, and neither does this.
   if (key.rows * key.in < kLeastProducts / std::max<std::int64_t>(1, key.out)) {

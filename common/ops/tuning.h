@@ -21,8 +21,9 @@ enum class Candidate : std::uint8_t {
   kAten,          ///< what ATen calls by itself
   kOneDnnLinear,  ///< oneDNN's inner product, bias included
   kOneDnnMatmul,  ///< oneDNN's matrix product; adds to what is there where asked to
+  kWidened,       ///< bf16 and fp16: in fp32, by blocks, for CPUs without units for them
 };
-std::string_view name_of(Candidate candidate);  ///< aten onednn_linear onednn_matmul
+std::string_view name_of(Candidate candidate);  ///< aten onednn_linear onednn_matmul widened
 
 /// What a choice is made for: one pass of a linear layer over `rows` rows, `in` wide before and
 /// `out` wide after it. Rank, world size and strategy are no part of it, so all make one choice.
@@ -62,7 +63,7 @@ struct TuningTable {
   std::string note;                 ///< why nothing, or not all, was measured; else empty
 };
 
-/// All candidates that can compute the key, the plain one first.
+/// All candidates worth measuring for the key, the plain one first.
 std::vector<Candidate> candidates_for(const TuneKey& key);
 
 /// The built-in choice: what has won by pass and size where it was measured (bench/micro).

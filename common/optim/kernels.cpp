@@ -1,5 +1,6 @@
 #include "common/optim/kernels.h"
 
+#include <bit>
 #include <cmath>
 
 #include "common/core/simd.h"
@@ -35,6 +36,16 @@ void sgd(const SgdStep& step, std::int64_t count, const float* __restrict gradie
     momentum_buffer[i] = b;
     value[i] = value[i] - s.lr * b;
   }
+}
+
+SHARDBENCH_CLONES
+bool all_finite(const float* values, std::int64_t count) {
+  constexpr std::uint32_t kExponent = 0x7f800000u;
+  std::uint32_t any = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    any |= (std::bit_cast<std::uint32_t>(values[i]) & kExponent) == kExponent ? 1u : 0u;
+  }
+  return any == 0;
 }
 
 SHARDBENCH_CLONES

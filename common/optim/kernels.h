@@ -24,6 +24,9 @@ struct SgdStep {
 void sgd(const SgdStep& step, std::int64_t count, const float* gradient, float* value,
          float* momentum_buffer);
 
+/// Whether none of the values is infinite or NaN.
+bool all_finite(const float* values, std::int64_t count);
+
 /// Sum of squares in double, in an order that depends on `count` only.
 double sum_of_squares(const float* values, std::int64_t count);
 

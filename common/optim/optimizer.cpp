@@ -28,7 +28,9 @@ class AdamW : public Optimizer {
         first_(zero_moment(owned.state_extent)),
         second_(zero_moment(owned.state_extent)) {}
 
-  void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) override {
+  using Optimizer::step;
+  void step(std::span<const OwnedPiece> pieces, const std::vector<char>& used,
+            float gradient_scale) override {
     AdamWStep s{};
     s.lr = static_cast<float>(config_.lr);
     s.beta1 = static_cast<float>(config_.beta1);
@@ -36,12 +38,11 @@ class AdamW : public Optimizer {
     s.eps = static_cast<float>(config_.eps);
     s.gradient_scale = gradient_scale;
     steps_.resize(used.size());
-    // A parameter's own count: one that joins later starts at t = 1 then, as in torch.
-    for (std::size_t p = 0; p < used.size(); ++p) steps_[p] += used[p] ? 1 : 0;
-    for (const OwnedPiece& piece : owned.pieces) {
+    for (const OwnedPiece& piece : pieces) {
       const auto index = static_cast<std::size_t>(piece.parameter->index());
       if (!used[index]) continue;
-      const int t = steps_[index];
+      // A parameter's own count: one that joins later starts at t = 1 then, as in torch.
+      const int t = ++steps_[index];
       s.step_size = static_cast<float>(config_.lr / (1 - std::pow(config_.beta1, t)));
       s.inverse_root_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(config_.beta2, t)));
       s.weight_decay = piece.parameter->decay() ? static_cast<float>(config_.weight_decay) : 0.0f;
@@ -62,7 +63,7 @@ class AdamW : public Optimizer {
  private:
   at::Tensor first_;
   at::Tensor second_;
-  std::vector<int> steps_;  // by parameter index
+  std::vector<int> steps_;  // by parameter index, of those with a piece here
 };
 
 class Sgd : public Optimizer {
@@ -70,12 +71,14 @@ class Sgd : public Optimizer {
   Sgd(const train::OptimizerConfig& config, const Owned& owned)
       : Optimizer(config), momentum_(zero_moment(owned.state_extent)) {}
 
-  void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) override {
+  using Optimizer::step;
+  void step(std::span<const OwnedPiece> pieces, const std::vector<char>& used,
+            float gradient_scale) override {
     SgdStep s{};
     s.lr = static_cast<float>(config_.lr);
     s.momentum = static_cast<float>(config_.momentum);
     s.gradient_scale = gradient_scale;
-    for (const OwnedPiece& piece : owned.pieces) {
+    for (const OwnedPiece& piece : pieces) {
       if (!used[static_cast<std::size_t>(piece.parameter->index())]) continue;
       s.weight_decay = piece.parameter->decay() ? static_cast<float>(config_.weight_decay) : 0.0f;
       float* b = momentum_.data_ptr<float>() + piece.state_offset;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/optim/owned.h"
@@ -16,8 +17,13 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// One step over the pieces whose parameter is used (by index): unused ones stay bit-identical,
-  /// weight decay included. Gradients are multiplied by `gradient_scale` on the fly.
-  virtual void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) = 0;
+  /// weight decay included. Gradients are multiplied by `gradient_scale` on the fly. A step may be
+  /// made in several calls, each piece in one of them.
+  virtual void step(std::span<const OwnedPiece> pieces, const std::vector<char>& used,
+                    float gradient_scale) = 0;
+  void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) {
+    step(std::span<const OwnedPiece>(owned.pieces), used, gradient_scale);
+  }
   /// Moments of a piece, nullptr if this optimizer keeps none.
   virtual const float* first_moment(const OwnedPiece& piece) const = 0;
   virtual const float* second_moment(const OwnedPiece& piece) const = 0;

@@ -19,8 +19,9 @@ struct OwnedPiece {
 };
 
 struct Owned {
-  std::vector<OwnedPiece> pieces;  ///< trainable parameters only, whole rows of dimension 0
-  std::int64_t state_extent = 0;   ///< elements of each moment's flat memory, padding included
+  /// Trainable parameters only, whole rows of dimension 0, one piece of a parameter at most.
+  std::vector<OwnedPiece> pieces;
+  std::int64_t state_extent = 0;  ///< elements of each moment's flat memory, padding included
 };
 
 }  // namespace shardbench

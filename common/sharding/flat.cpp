@@ -10,8 +10,9 @@
 namespace shardbench::sharding {
 namespace {
 
-std::int64_t align_up(std::int64_t elements) {
-  return (elements + kPieceElements - 1) / kPieceElements * kPieceElements;
+std::int64_t align_up(std::int64_t elements, DType dtype = DType::kFloat32) {
+  const std::int64_t piece = piece_elements(dtype);
+  return (elements + piece - 1) / piece * piece;
 }
 
 /// Place of a parameter's group in flat memory: trainable with decay, trainable without, frozen.
@@ -27,7 +28,7 @@ const Piece* FlatLayout::piece_of(int parameter) const {
   return group < 0 ? nullptr : &groups[group].pieces[piece];
 }
 
-FlatLayout flatten(const ModelShape& model, const std::vector<Range>& kept) {
+FlatLayout flatten(const ModelShape& model, const std::vector<Range>& kept, DType dtype) {
   SHARDBENCH_CHECK_EQ(kept.size(), model.parameters.size());
   FlatLayout layout;
   layout.where_.assign(kept.size(), {-1, -1});
@@ -46,7 +47,7 @@ FlatLayout flatten(const ModelShape& model, const std::vector<Range>& kept) {
       layout.where_[i] = {static_cast<int>(layout.groups.size()),
                           static_cast<int>(group.pieces.size())};
       group.pieces.push_back({static_cast<int>(i), range.begin, range.size(), end});
-      end += align_up(range.size());
+      end += align_up(range.size(), dtype);
       layout.elements += range.size();
       if (group.requires_grad) layout.trainable_elements += range.size();
     }
@@ -56,6 +57,21 @@ FlatLayout flatten(const ModelShape& model, const std::vector<Range>& kept) {
     if (group.requires_grad) layout.trainable_extent = end;
     layout.groups.push_back(std::move(group));
   }
+  return layout;
+}
+
+FlatLayout flatten_in_whole(const ModelShape& model, const std::vector<Range>& kept, DType dtype) {
+  const FlatLayout whole = flatten(model, keep_all(model), dtype);
+  FlatLayout layout = flatten(model, kept, dtype);
+  for (FlatGroup& group : layout.groups) {
+    for (Piece& piece : group.pieces) {
+      piece.offset = whole.piece_of(piece.parameter)->offset + piece.begin;
+    }
+    group.offset = group.pieces.front().offset;
+    group.extent = group.pieces.back().offset + group.pieces.back().count - group.offset;
+  }
+  layout.extent = whole.extent;
+  layout.trainable_extent = whole.trainable_extent;
   return layout;
 }
 
@@ -108,19 +124,19 @@ std::vector<int> partition_owners(const ModelShape& model, int world_size) {
   return owner;
 }
 
-UnitBuffer unit_buffer(const ModelShape& model, const UnitShape& unit) {
+UnitBuffer unit_buffer(const ModelShape& model, const UnitShape& unit, DType dtype) {
   UnitBuffer buffer;
   buffer.offsets.reserve(unit.parameters.size());
   for (int parameter : unit.parameters) {
     buffer.offsets.push_back(buffer.extent);
-    buffer.extent += align_up(model.parameters.at(parameter).numel());
+    buffer.extent += align_up(model.parameters.at(parameter).numel(), dtype);
   }
   return buffer;
 }
 
 ShardLayout unit_layout(const ModelShape& model, const UnitShape& unit,
-                        const std::vector<FlatLayout>& by_rank, bool trainable_only) {
-  const UnitBuffer buffer = unit_buffer(model, unit);
+                        const std::vector<FlatLayout>& by_rank, bool trainable_only, DType dtype) {
+  const UnitBuffer buffer = unit_buffer(model, unit, dtype);
   std::vector<std::vector<Segment>> segments(by_rank.size());
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {

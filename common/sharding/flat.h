@@ -3,14 +3,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/core/dtype.h"
 #include "common/sharding/layout.h"
 #include "common/sharding/model_shape.h"
 #include "common/sharding/unit_plan.h"
 
 namespace shardbench::sharding {
 
-/// Elements of fp32 per kPieceAlignment.
-inline constexpr std::int64_t kPieceElements = kPieceAlignment / 4;
+/// Elements per kPieceAlignment.
+constexpr std::int64_t piece_elements(DType dtype) {
+  return kPieceAlignment / static_cast<std::int64_t>(size_of(dtype));
+}
+inline constexpr std::int64_t kPieceElements = piece_elements(DType::kFloat32);
 
 /// Part of one parameter in flat memory: elements [begin, begin + count) of it at `offset`.
 struct Piece {
@@ -31,9 +35,9 @@ struct FlatGroup {
   std::vector<Piece> pieces;
 };
 
-/// One rank's flat memory (fp32 elements): groups one after the other - trainable with decay,
-/// trainable without, frozen - each piece on 64 bytes, pieces in canonical order, empty ones left
-/// out.
+/// One rank's flat memory (elements of one dtype): groups one after the other - trainable with
+/// decay, trainable without, frozen - each piece on 64 bytes, pieces in canonical order, empty ones
+/// left out.
 struct FlatLayout {
   std::vector<FlatGroup> groups;
   std::int64_t extent = 0;            ///< elements, all groups, padding included
@@ -45,12 +49,20 @@ struct FlatLayout {
   const Piece* piece_of(int parameter) const;
 
  private:
-  friend FlatLayout flatten(const ModelShape&, const std::vector<Range>&);
+  friend FlatLayout flatten(const ModelShape&, const std::vector<Range>&, DType);
+  friend FlatLayout flatten_in_whole(const ModelShape&, const std::vector<Range>&, DType);
   std::vector<std::pair<int, int>> where_;  ///< by parameter: (group, piece), -1 if none
 };
 
-/// Lays out the given element range of each parameter (by index; empty ranges allowed).
-FlatLayout flatten(const ModelShape& model, const std::vector<Range>& kept);
+/// Lays out the given element range of each parameter (by index; empty ranges allowed) in memory of
+/// the dtype.
+FlatLayout flatten(const ModelShape& model, const std::vector<Range>& kept,
+                   DType dtype = DType::kFloat32);
+
+/// The same ranges in memory of `dtype` that has room for all of every parameter: where each lies
+/// in flatten(model, keep_all(model), dtype). Only `elements` count what is kept.
+FlatLayout flatten_in_whole(const ModelShape& model, const std::vector<Range>& kept,
+                            DType dtype = DType::kFloat32);
 
 /// What each rank keeps, by parameter, as element ranges.
 std::vector<Range> keep_all(const ModelShape& model);
@@ -68,12 +80,14 @@ struct UnitBuffer {
   std::vector<std::int64_t> offsets;  ///< by position in UnitShape::parameters, elements
   std::int64_t extent = 0;
 };
-UnitBuffer unit_buffer(const ModelShape& model, const UnitShape& unit);
+UnitBuffer unit_buffer(const ModelShape& model, const UnitShape& unit,
+                       DType dtype = DType::kFloat32);
 
-/// Joins a unit's full buffer with every rank's flat memory: the layout of its collectives. With
-/// `trainable_only`, frozen parameters are left out (gradients).
+/// Joins a unit's full buffer, of elements of `dtype`, with every rank's flat memory: the layout of
+/// its collectives. With `trainable_only`, frozen parameters are left out (gradients).
 ShardLayout unit_layout(const ModelShape& model, const UnitShape& unit,
-                        const std::vector<FlatLayout>& by_rank, bool trainable_only);
+                        const std::vector<FlatLayout>& by_rank, bool trainable_only,
+                        DType dtype = DType::kFloat32);
 
 /// DDP's buckets: trainable parameters in reverse canonical order, a new bucket when the next
 /// would pass the cap (the first bucket has its own cap where that is smaller); a tensor is never

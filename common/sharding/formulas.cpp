@@ -14,7 +14,9 @@ namespace {
 
 using comm::CollectiveKind;
 
-constexpr std::int64_t kMasterBytes = 4;  // parameters, gradients and moments are kept in fp32
+constexpr std::int64_t kMasterBytes = 4;  // master weights, kept gradients and moments are fp32
+
+std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
 bool has_trainable(const ModelShape& model, const UnitShape& unit) {
   return std::any_of(unit.parameters.begin(), unit.parameters.end(),
@@ -38,6 +40,7 @@ bool reached_by_backward(const ModelShape& model, const UnitShape& unit) {
 }
 
 bool gathers_again(const FormulaInput& input, const UnitShape& unit) {
+  if (input.in_place) return false;
   switch (input.reshard_after_forward) {
     case FormulaInput::Reshard::kTrue:
       return true;
@@ -75,7 +78,7 @@ class Ledger {
 /// the other slices, S - s, then its reduced slice to everybody else, (W-1) s.
 void ddp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
   const int world_size = input.world_size;
-  const auto element = static_cast<std::int64_t>(size_of(input.dtype));
+  const std::int64_t element = bytes_of(input.reduce_dtype);
   for (const Bucket& bucket :
        plan_buckets(*input.model, input.bucket_cap_mib, input.first_bucket_mib)) {
     const std::int64_t payload = bucket.extent * element;
@@ -91,7 +94,7 @@ void reduce_to_owners(const FormulaInput& input, const std::vector<std::int64_t>
                       int calls, int rank, Ledger& ledger) {
   for (int owner = 0; owner < input.world_size; ++owner) {
     if (elements[owner] == 0) continue;
-    const std::int64_t payload = elements[owner] * static_cast<std::int64_t>(size_of(input.dtype));
+    const std::int64_t payload = elements[owner] * bytes_of(input.reduce_dtype);
     ledger.add(Phase::kBackward, CollectiveKind::kReduce, calls, payload,
                owner == rank ? 0 : payload);
   }
@@ -103,7 +106,7 @@ void broadcast_from_owners(const FormulaInput& input, Phase phase,
                            Ledger& ledger) {
   for (int owner = 0; owner < input.world_size; ++owner) {
     if (elements[owner] == 0) continue;
-    const std::int64_t payload = elements[owner] * static_cast<std::int64_t>(size_of(input.dtype));
+    const std::int64_t payload = elements[owner] * bytes_of(input.compute_dtype);
     ledger.add(phase, CollectiveKind::kBroadcast, calls, payload,
                owner == rank ? (input.world_size - 1) * payload : 0);
   }
@@ -147,19 +150,22 @@ void fsdp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
   for (int r = 0; r < input.world_size; ++r) {
     by_rank.push_back(flatten(*input.model, keep_rows(*input.model, input.world_size, r)));
   }
-  const auto element = static_cast<std::int64_t>(size_of(input.dtype));
+  const std::int64_t weight = bytes_of(input.compute_dtype);
+  const std::int64_t gradient = bytes_of(input.reduce_dtype);
   for (const UnitShape& unit : plan_units(*input.model, input.units)) {
     const ShardLayout weights = unit_layout(*input.model, unit, by_rank, false);
-    const std::int64_t payload = weights.total() * element;
-    const std::int64_t sent = (input.world_size - 1) * weights.count(rank) * element;
-    ledger.add(Phase::kForward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
+    const std::int64_t payload = weights.total() * weight;
+    const std::int64_t sent = (input.world_size - 1) * weights.count(rank) * weight;
+    if (!input.in_place)
+      ledger.add(Phase::kForward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
     if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
       ledger.add(Phase::kBackward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
     }
     if (!has_trainable(*input.model, unit)) continue;
     const ShardLayout gradients = unit_layout(*input.model, unit, by_rank, true);
     ledger.add(Phase::kBackward, CollectiveKind::kReduceScatter, input.accumulation,
-               gradients.total() * element, (gradients.total() - gradients.count(rank)) * element);
+               gradients.total() * gradient,
+               (gradients.total() - gradients.count(rank)) * gradient);
   }
 }
 
@@ -169,7 +175,9 @@ void zero3_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
   const std::vector<int> owner = partition_owners(*input.model, input.world_size);
   for (const UnitShape& unit : plan_units(*input.model, input.units)) {
     const std::vector<std::int64_t> weights = by_owner(input, owner, unit.parameters, true);
-    broadcast_from_owners(input, Phase::kForward, weights, input.accumulation, rank, ledger);
+    if (!input.in_place) {
+      broadcast_from_owners(input, Phase::kForward, weights, input.accumulation, rank, ledger);
+    }
     if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
       broadcast_from_owners(input, Phase::kBackward, weights, input.accumulation, rank, ledger);
     }
@@ -192,6 +200,10 @@ std::vector<Range> kept_by(FormulaKind kind, const FormulaInput& input, int rank
       return keep_rows(*input.model, input.world_size, rank);
   }
   return {};
+}
+
+bool keeps_whole_weights(FormulaKind kind) {
+  return kind != FormulaKind::kZero3 && kind != FormulaKind::kFsdp;
 }
 
 void check(const FormulaInput& input, int rank) {
@@ -242,20 +254,40 @@ FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int ra
     }
   }
   FormulaMemory memory;
+  std::int64_t weight_padding = kMasterBytes * (weights.extent - weights.elements);
   memory.param = weights.elements * kMasterBytes;
-  memory.grad = gradients.trainable_elements * kMasterBytes;
+  if (input.in_place && !keeps_whole_weights(kind)) {
+    // Of the one block that all ranks share, each has its part put down, without the padding.
+    if (input.compute_dtype == DType::kFloat32) {
+      weight_padding = 0;
+    } else {
+      memory.param += weights.elements * bytes_of(input.compute_dtype);
+    }
+  }
+  if (keeps_whole_weights(kind) && input.compute_dtype != DType::kFloat32) {
+    // What operations read, whole, and masters of what the optimizer of this rank steps.
+    const FlatLayout read = flatten(*input.model, keep_all(*input.model), input.compute_dtype);
+    const std::int64_t element = bytes_of(input.compute_dtype);
+    memory.param = read.elements * element + owned.trainable_elements * kMasterBytes;
+    weight_padding = element * (read.extent - read.elements) +
+                     kMasterBytes * (owned.trainable_extent - owned.trainable_elements);
+  }
+  std::int64_t grad_elements = gradients.trainable_elements;
+  if (input.optimizer_in_backward) grad_elements = grad_extent = 0;
+  memory.grad = grad_elements * kMasterBytes;
   memory.optimizer = input.optimizer_moments * owned.trainable_elements * kMasterBytes;
-  memory.padding = kMasterBytes *
-                   (weights.extent - weights.elements + grad_extent - gradients.trainable_elements +
-                    input.optimizer_moments * (owned.trainable_extent - owned.trainable_elements));
+  memory.padding =
+      weight_padding + kMasterBytes * (grad_extent - grad_elements +
+                                       input.optimizer_moments *
+                                           (owned.trainable_extent - owned.trainable_elements));
   return memory;
 }
 
 std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch) {
   check(input, 0);
+  if (input.in_place) return 0;
   SHARDBENCH_CHECK_GE(prefetch, 0);
   const ModelShape& model = *input.model;
-  const auto element = static_cast<std::int64_t>(size_of(input.dtype));
   // Units of one anchor are entered together; those around them are open as well.
   struct Group {
     int anchor;
@@ -264,7 +296,8 @@ std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch) {
   std::vector<Group> groups;  // in forward order, the root's first
   std::vector<std::int64_t> own(model.modules.size(), 0);
   for (const UnitShape& unit : plan_units(model, input.units)) {
-    const std::int64_t bytes = unit_buffer(model, unit).extent * element;
+    const std::int64_t bytes =
+        unit_buffer(model, unit, input.compute_dtype).extent * bytes_of(input.compute_dtype);
     own[unit.anchor] += bytes;
     if (groups.empty() || groups.back().anchor != unit.anchor) groups.push_back({unit.anchor, {}});
     groups.back().units.push_back(bytes);

@@ -23,8 +23,11 @@ struct FormulaInput {
   enum class Reshard { kTrue, kFalse, kAuto } reshard_after_forward = Reshard::kTrue;
   double bucket_cap_mib = 25;
   double first_bucket_mib = 1;
-  DType dtype = DType::kFloat32;
-  int optimizer_moments = 2;  ///< AdamW 2; SGD with momentum 1, without 0
+  DType compute_dtype = DType::kFloat32;  ///< of weights while they are used, and as they travel
+  DType reduce_dtype = DType::kFloat32;   ///< of gradients as they travel
+  bool in_place = false;                  ///< weights are read at their owners (zero3, fsdp)
+  bool optimizer_in_backward = false;     ///< no gradient is kept (zero2, zero3, fsdp)
+  int optimizer_moments = 2;              ///< AdamW 2; SGD with momentum 1, without 0
 };
 
 /// Bytes of one optimizer step of one rank by (phase, kind), `metrics` left out.

@@ -36,6 +36,17 @@ ShardLayout ShardLayout::contiguous(const std::vector<std::int64_t>& counts) {
   return ShardLayout(std::move(by_rank));
 }
 
+ShardLayout ShardLayout::in_place() const {
+  std::vector<std::vector<Segment>> by_rank(static_cast<std::size_t>(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank) {
+    for (const Segment& segment : segments(rank)) {
+      by_rank[static_cast<std::size_t>(rank)].push_back(
+          {segment.full_offset, segment.full_offset, segment.count});
+    }
+  }
+  return ShardLayout(std::move(by_rank));
+}
+
 ShardLayout ShardLayout::even(std::int64_t count, int world_size, std::int64_t multiple) {
   std::vector<std::int64_t> counts;
   for (int rank = 0; rank < world_size; ++rank) {

@@ -37,6 +37,8 @@ class ShardLayout {
 
   int world_size() const { return parts_ ? static_cast<int>(parts_->by_rank.size()) : 0; }
   const std::vector<Segment>& segments(int rank) const { return parts_->by_rank[rank]; }
+  /// The same parts where every shard lies in the full buffer itself.
+  ShardLayout in_place() const;
   /// Elements that `rank` keeps.
   std::int64_t count(int rank) const { return parts_->counts[rank]; }
   /// Elements of all ranks together: the payload of a collective over this layout.

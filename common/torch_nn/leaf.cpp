@@ -10,6 +10,7 @@
 
 #include "common/core/error.h"
 #include "common/modules/autograd.h"
+#include "common/ops/store.h"
 
 namespace shardbench::torch_nn {
 
@@ -36,11 +37,7 @@ void Leaf::take_gradient() {
         parameter->name());
   }
   const Parameter::Target target = parameter->gradient_target();
-  if (target.accumulate) {
-    target.view.add_(gradient);
-  } else {
-    target.view.copy_(gradient);
-  }
+  ops::store(target.view, gradient, target.accumulate);
   if (parameter->pending_uses() > 0) {
     forwards -= std::exchange(arriving, 0);
     if (forwards > 0) return;

@@ -9,32 +9,37 @@
 
 #include "common/core/error.h"
 #include "common/memory/category.h"
+#include "common/train/conversion.h"
 
 namespace shardbench::train {
+
+namespace {
+
+/// Narrowed buckets that may be in flight beside the one being narrowed.
+constexpr std::size_t kNarrowInFlight = 1;
+
+}  // namespace
 
 bool BucketedStrategy::owns(int) const { return true; }
 
 void BucketedStrategy::allocate() {
   const sharding::ModelShape& shape = model().shape();
   std::vector<sharding::Range> kept = sharding::keep_all(shape);
-  bool all = true;
   for (std::size_t p = 0; p < kept.size(); ++p) {
-    if (owns(static_cast<int>(p))) continue;
-    kept[p] = {};
-    all = false;
+    if (!owns(static_cast<int>(p))) kept[p] = {};
   }
-  weights_.allocate(model(), replicated() ? nullptr : &comm());
-  fill_initial_values(weights_.layout(), weights_.data());
-  weights_.bind(model());
+  weights_.allocate(
+      model(), {options().compute_dtype, kept, replicated() ? nullptr : &comm()},
+      [this](const sharding::FlatLayout& layout, float* to) { fill_initial_values(layout, to); });
   allocate_gradients();
 
   auto* gradients = static_cast<float*>(gradients_.data());
-  const sharding::FlatLayout state = all ? weights_.layout() : sharding::flatten(shape, kept);
+  const sharding::FlatLayout state = sharding::flatten(shape, kept);
   for (const sharding::FlatGroup& group : state.groups) {
     if (!group.requires_grad) continue;
     for (const sharding::Piece& piece : group.pieces) {
       owned_.pieces.push_back({model().parameters()[piece.parameter], 0, piece.count,
-                               weights_.of(piece.parameter),
+                               weights_.stepped(piece.parameter),
                                gradients + gradient_offset_[piece.parameter], piece.offset});
     }
   }
@@ -98,13 +103,49 @@ void BucketedStrategy::reduce_the_rest() {
     reduce_next_bucket();
   }
   for (comm::Work& work : reductions_) work.wait();
+  while (!narrow_.empty()) finish_narrow_bucket();
 }
 
 void BucketedStrategy::reduce_next_bucket() {
-  std::vector<comm::Work> works = reduce_bucket(reduced_++);
+  const int index = reduced_++;
+  if (options().reduce_dtype != DType::kFloat32) return narrow_next_bucket(index);
+  std::vector<comm::Work> works = reduce_bucket(index);
   std::move(works.begin(), works.end(), std::back_inserter(reductions_));
 }
 // [/hooks]
+
+void BucketedStrategy::narrow_next_bucket(int index) {
+  const sharding::Bucket& bucket = buckets_[index];
+  const DType dtype = options().reduce_dtype;
+  {
+    const memory::CategoryScope scope(memory::Category::kCommBuffer);
+    narrow_.push_back(
+        {index,
+         comm().symmetric_empty(static_cast<std::size_t>(bucket.extent) * size_of(dtype)),
+         {}});
+  }
+  const auto* gradients = static_cast<const float*>(gradients_.data()) + bucket.begin;
+  convert_on_threads({gradients, bucket.extent, DType::kFloat32}, bucket_memory(index));
+  narrow_.back().reductions = reduce_bucket(index);
+  while (narrow_.size() > kNarrowInFlight) finish_narrow_bucket();
+}
+
+void BucketedStrategy::finish_narrow_bucket() {
+  NarrowBucket& narrow = narrow_.front();
+  for (comm::Work& work : narrow.reductions) work.wait();
+  const sharding::Bucket& bucket = buckets_[narrow.index];
+  const DType dtype = options().reduce_dtype;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const int p = bucket.parameters[i];
+    if (!owns(p)) continue;
+    const auto* from = static_cast<const std::byte*>(narrow.memory.data());
+    widen_on_threads({from + bucket.offsets[i] * element, model().parameters()[p]->numel(), dtype},
+                     static_cast<float*>(gradients_.data()) + gradient_offset_[p], /*add=*/false);
+  }
+  for (comm::Work& work : narrow.reductions) work.wait_released();
+  narrow_.pop_front();
+}
 
 comm::Buffer BucketedStrategy::gradient_memory() const {
   return {gradients_.data(), gradient_extent_, DType::kFloat32};
@@ -112,6 +153,9 @@ comm::Buffer BucketedStrategy::gradient_memory() const {
 
 comm::Buffer BucketedStrategy::bucket_memory(int index) const {
   const sharding::Bucket& bucket = buckets_[index];
+  if (options().reduce_dtype != DType::kFloat32) {
+    return {narrow_.back().memory.data(), bucket.extent, options().reduce_dtype};
+  }
   return {static_cast<float*>(gradients_.data()) + bucket.begin, bucket.extent, DType::kFloat32};
 }
 

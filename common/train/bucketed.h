@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "common/sharding/flat.h"
@@ -10,7 +11,8 @@ namespace shardbench::train {
 
 /// What strategies with whole weights and whole gradients have in common: gradients lie in buckets
 /// in the order in which backward fills them, and a bucket's messages leave, in the same order on
-/// every rank, as soon as it is full in the last micro-batch.
+/// every rank, as soon as it is full in the last micro-batch. Gradients are fp32; where they travel
+/// in a narrower dtype, a bucket is narrowed into memory of its own for the time of its messages.
 class BucketedStrategy : public Strategy {
  public:
   const Owned& owned() const final { return owned_; }
@@ -28,7 +30,7 @@ class BucketedStrategy : public Strategy {
   comm::Buffer gradient_memory() const;
 
  protected:
-  /// Issues the messages that average one bucket over ranks.
+  /// Issues the messages that average one bucket, bucket_memory(index), over ranks.
   virtual std::vector<comm::Work> reduce_bucket(int index) = 0;
   /// Whether this rank steps the parameter. Where ranks differ, peers can read the weights.
   virtual bool owns(int parameter) const;
@@ -37,14 +39,21 @@ class BucketedStrategy : public Strategy {
   at::Tensor gradient_view(Parameter& parameter) override;
   void start_step() override;
   void reduce_the_rest() override;
+  void values_changed() override { weights_.update(); }
 
   const std::vector<sharding::Bucket>& buckets() const { return buckets_; }
+  /// What the bucket's messages carry, while they are being issued.
   comm::Buffer bucket_memory(int index) const;
+  /// Where the parameter's gradient lies in gradient_memory(), elements.
+  std::int64_t gradient_offset(int parameter) const { return gradient_offset_[parameter]; }
   const WholeWeights& weights() const { return weights_; }
 
  private:
   void allocate_gradients();
   void reduce_next_bucket();
+  void narrow_next_bucket(int index);
+  /// Waits for the oldest narrowed bucket and takes what this rank steps back from it.
+  void finish_narrow_bucket();
   /// Gradients that no op has written count as zero.
   void zero_unwritten(const sharding::Bucket& bucket);
 
@@ -60,6 +69,12 @@ class BucketedStrategy : public Strategy {
   std::vector<char> ready_;   ///< by parameter index
   int reduced_ = 0;           ///< buckets whose messages have left
   std::vector<comm::Work> reductions_;
+  struct NarrowBucket {
+    int index = 0;
+    comm::SymmetricMemory memory;
+    std::vector<comm::Work> reductions;
+  };
+  std::deque<NarrowBucket> narrow_;  ///< in flight, oldest first
 };
 
 }  // namespace shardbench::train

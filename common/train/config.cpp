@@ -41,6 +41,41 @@ void validate(const StrategyOptions& options) {
           "a number above 0, such as 25");
   require(options.first_bucket_mib > 0, "first bucket", options.first_bucket_mib,
           "a number of MiB above 0");
+  const auto require_dtype = [](const char* flag, DType dtype) {
+    if (dtype == DType::kFloat32 || is_half_width(dtype)) return;
+    throw UserError::format("{} {} is not possible: give fp32, bf16 or fp16", flag, name_of(dtype));
+  };
+  require_dtype("--dtype", options.compute_dtype);
+  require_dtype("--reduce-dtype", options.reduce_dtype);
+}
+
+void validate_loss_scale(const StrategyOptions& options,
+                         const std::optional<LossScale>& loss_scale) {
+  if (options.compute_dtype == DType::kFloat16 && !loss_scale) {
+    throw UserError(
+        "--dtype fp16 needs a loss scale, or small gradients become zero: give --loss-scale "
+        "dynamic (or a number), or take --dtype bf16, which needs none");
+  }
+  if (loss_scale && options.compute_dtype != DType::kFloat16 &&
+      options.reduce_dtype != DType::kFloat16) {
+    throw UserError::format(
+        "--loss-scale is for fp16; --dtype {} with --reduce-dtype {} has the range of fp32: leave "
+        "it out",
+        name_of(options.compute_dtype), name_of(options.reduce_dtype));
+  }
+}
+
+void validate_step_in_backward(const StrategyOptions& options, double max_norm, bool loss_scale) {
+  if (!options.optimizer_in_backward) return;
+  if (max_norm > 0) {
+    throw UserError(
+        "--optimizer-in-backward and --max-norm exclude each other: the norm is known when the "
+        "last gradient is there, and the first weights have been stepped by then; leave one out");
+  }
+  if (!loss_scale) return;
+  throw UserError(
+      "--optimizer-in-backward and --loss-scale exclude each other: whether a gradient has "
+      "overflowed is known when the last is there; take --dtype bf16, which needs no scale");
 }
 
 double learning_rate(const OptimizerConfig& config, std::int64_t step) {
@@ -70,6 +105,26 @@ InitMode parse_init(const std::string& text) {
   }
   throw UserError::format("--init '{}' is not known: give deferred, broadcast or broadcast-tensor",
                           text);
+}
+
+std::string to_string(CollectiveMode mode) {
+  switch (mode) {
+    case CollectiveMode::kDirect:
+      return "direct";
+    case CollectiveMode::kStaged:
+      return "staged";
+    case CollectiveMode::kInPlace:
+      return "in-place";
+  }
+  return "?";
+}
+
+CollectiveMode parse_collectives(const std::string& text) {
+  for (CollectiveMode mode :
+       {CollectiveMode::kDirect, CollectiveMode::kStaged, CollectiveMode::kInPlace}) {
+    if (to_string(mode) == text) return mode;
+  }
+  throw UserError::format("--collectives '{}' is not known: give direct, staged or in-place", text);
 }
 
 int RunConfig::own_steps(int rank) const {

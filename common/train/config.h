@@ -5,9 +5,11 @@
 #include <string>
 
 #include "common/comm/link.h"
+#include "common/core/dtype.h"
 #include "common/models/config.h"
 #include "common/ops/tuning.h"
 #include "common/sharding/unit_plan.h"
+#include "common/train/loss_scale.h"
 
 namespace shardbench::train {
 
@@ -47,6 +49,16 @@ std::string to_string(InitMode mode);  ///< as `--init` spells it
 /// Throws UserError naming the valid ones.
 InitMode parse_init(const std::string& text);
 
+/// `--collectives`: how bytes come from where they are to where they are needed.
+enum class CollectiveMode {
+  kDirect,   ///< peers copy from each other's symmetric memory
+  kStaged,   ///< every call through staging memory, as for tensors that peers do not reach
+  kInPlace,  ///< zero3 and fsdp compute on the weights where their owners keep them: no gathers
+};
+std::string to_string(CollectiveMode mode);  ///< as `--collectives` spells it
+/// Throws UserError naming the valid ones.
+CollectiveMode parse_collectives(const std::string& text);
+
 /// Options that strategies read. Which of them a strategy honours is in its README.
 struct StrategyOptions {
   sharding::UnitPolicy units;
@@ -54,12 +66,28 @@ struct StrategyOptions {
   int forward_prefetch = 1;  ///< units gathered ahead
   int backward_prefetch = 1;
   InitMode init = InitMode::kDeferred;
-  double bucket_cap_mib = 25;
+  double bucket_cap_mib = 25;  ///< of fp32 gradients, whatever travels
   double first_bucket_mib = 1;
+  /// What operations read and give, and what weights travel as: fp32, bf16 or fp16. Master weights,
+  /// the gradients that are kept, moments and buffers are fp32 always.
+  DType compute_dtype = DType::kFloat32;
+  /// What gradients travel as while they are averaged over ranks.
+  DType reduce_dtype = DType::kFloat32;
+  /// Steps a unit's weights as soon as its gradients are final, inside backward, so that no
+  /// gradient is kept: zero2, zero3 and fsdp, one micro-batch per step, no clipping, no loss scale.
+  bool optimizer_in_backward = false;
+  CollectiveMode collectives = CollectiveMode::kDirect;
 };
 
-/// Throws UserError unless prefetch depths and bucket caps make sense.
+/// Throws UserError unless prefetch depths, bucket caps and dtypes make sense.
 void validate(const StrategyOptions& options);
+/// Throws UserError unless there is a loss scale just where fp16 computes or travels: it must have
+/// one where it computes.
+void validate_loss_scale(const StrategyOptions& options,
+                         const std::optional<LossScale>& loss_scale);
+
+/// Throws UserError where the optimizer cannot step inside backward.
+void validate_step_in_backward(const StrategyOptions& options, double max_norm, bool loss_scale);
 
 /// `--inject KIND@rank,step,where`: a fault planted for tests and demonstrations.
 struct Injection {
@@ -85,6 +113,7 @@ struct RunConfig {
   int steps = 10;        ///< measured steps after warm-up
   int accumulation = 1;  ///< micro-batches per step
   double max_norm = 0;   ///< 0: no clipping
+  std::optional<LossScale> loss_scale;
   OptimizerConfig optimizer;
   StrategyOptions options;
   std::string data;  ///< "synthetic", or a file or folder
@@ -94,6 +123,7 @@ struct RunConfig {
   int threads = 1;
   std::string backend = "auto";  ///< auto, shm, mpi, nccl
   std::optional<comm::LinkModel> link;
+  bool comm_thread = false;  ///< a thread per rank carries its calls (see comm::with_comm_thread)
   double timeout_s = 300;
   std::optional<Injection> inject;
   int eval_every = 0;  ///< `run`: steps between evaluations on held-out text; 0: none

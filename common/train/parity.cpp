@@ -92,7 +92,7 @@ Parity judge(const StrategyRun& run, const ReferenceResult& reference) {
   }
   for (const RankResult& rank : run.ranks) {
     for (std::size_t p = 0; p < rank.whole_values.size(); ++p) {
-      if (rank.whole_values[p] == reference.digests[p].value) continue;
+      if (rank.whole_values[p] == reference.whole_values.at(p)) continue;
       return wrong(parity, names[p],
                    fmt::format("the copy on rank {} is not what its owner has", rank.rank));
     }

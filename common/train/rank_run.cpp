@@ -12,7 +12,9 @@
 #include <thread>
 #include <utility>
 
+#include "common/comm/comm_thread.h"
 #include "common/comm/link.h"
+#include "common/comm/staged.h"
 #include "common/core/error.h"
 #include "common/core/rank_context.h"
 #include "common/memory/allocator.h"
@@ -82,6 +84,10 @@ class Injector {
 std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config, const comm::Seat& seat) {
   comm::Transport transport = seat.connect();
   rank_context() = {seat.rank, config.world_size, transport.ranks->backend().data()};
+  if (config.options.collectives == CollectiveMode::kStaged) {
+    transport.ranks = comm::with_staging(std::move(transport.ranks));
+  }
+  if (config.comm_thread) transport.ranks = comm::with_comm_thread(std::move(transport.ranks));
   if (config.link) transport.ranks = comm::with_link(std::move(transport.ranks), *config.link);
   return comm::record(std::move(transport.ranks), std::move(transport.wire));
 }

@@ -9,6 +9,7 @@
 #include "common/comm/local/local.h"
 #include "common/models/build.h"
 #include "common/optim/norm.h"
+#include "common/train/conversion.h"
 #include "common/train/digest.h"
 #include "common/train/rank_run.h"
 #include "common/train/single.h"
@@ -25,8 +26,9 @@ constexpr double kGradientFloor = 1e-7;
 /// One process that holds the whole model: what both references train.
 class Whole {
  public:
-  explicit Whole(const RunConfig& config)
-      : comm_(comm::make_local()), model_(models::build(config.model)) {
+  explicit Whole(const RunConfig& config,
+                 AccumulationOrder order = AccumulationOrder::kMicroBatchesFirst)
+      : comm_(comm::make_local()), model_(models::build(config.model)), strategy_(order) {
     StrategyOptions options = config.options;
     options.units = {sharding::UnitPolicy::Kind::kWhole, 0, ""};
     strategy_.attach({model_.get(), comm_.get(), options, config.seed, {}});
@@ -70,9 +72,9 @@ class Whole {
     return std::sqrt(sum.value());
   }
 
-  void optimize(double lr, const std::vector<char>& used, double norm, double max_norm) {
+  void optimize(double lr, const std::vector<char>& used, float gradient_scale) {
     optimizer_->set_lr(lr);
-    optimizer_->step(strategy_.owned(), used, optim::clip_coefficient(norm, max_norm));
+    optimizer_->step(strategy_.owned(), used, gradient_scale);
     strategy_.after_optimizer();
   }
 
@@ -88,10 +90,15 @@ class Whole {
 class ReferenceA {
  public:
   ReferenceA(const RunConfig& config, AccumulationOrder order, const Feed& feed)
-      : config_(config), order_(order), feed_(feed), whole_(config) {}
+      : config_(config),
+        order_(order),
+        feed_(feed),
+        whole_(config, order),
+        scaler_(config.loss_scale) {}
 
   StepRecord step(std::int64_t index, ReferenceResult& result, at::Tensor& first_gradient) {
     StepRecord record;
+    record.loss_scale = scaler_.value();
     std::vector<char> used(whole_.model().parameters().size(), 0);
     at::Tensor total;
     std::vector<double> losses(config_.world_size, 0.0);
@@ -111,16 +118,21 @@ class ReferenceA {
     double loss = losses[0];
     for (int rank = 1; rank < config_.world_size; ++rank) loss += losses[rank];
     record.loss = loss * (1.0 / config_.world_size);
-    if (index == 0) {
+    record.skipped = scaler_.active() && !optim::all_finite(whole_.strategy().owned(), used);
+    if (!first_gradient.defined() && !record.skipped) {
       first_gradient = total.clone();
       for (const OwnedPiece& piece : whole_.strategy().owned().pieces) {
         result.digests[piece.parameter->index()].first_gradient =
             digest(piece.gradient, 0, piece.count);
       }
     }
-    record.gradient_norm = whole_.norm(used);
-    whole_.optimize(learning_rate(config_.optimizer, index), used, record.gradient_norm,
-                    config_.max_norm);
+    record.gradient_norm = whole_.norm(used) / record.loss_scale;
+    if (!record.skipped) {
+      whole_.optimize(
+          learning_rate(config_.optimizer, index), used,
+          optim::gradient_scale(record.gradient_norm, config_.max_norm, record.loss_scale));
+    }
+    scaler_.note_step(record.skipped);
     return record;
   }
 
@@ -158,9 +170,9 @@ class ReferenceA {
       whole_.strategy().begin_step();
       for (int micro = begin; micro < end; ++micro) {
         whole_.strategy().begin_micro_batch(micro, config_.accumulation);
-        losses[rank] +=
-            whole_.micro_batch(feed_.training(index, micro, rank), 1.0 / config_.accumulation) /
-            config_.accumulation;
+        losses[rank] += whole_.micro_batch(feed_.training(index, micro, rank),
+                                           scaler_.value() / config_.accumulation) /
+                        config_.accumulation;
       }
       whole_.strategy().finish_gradients();
       whole_.restore_buffers(buffers);
@@ -171,13 +183,16 @@ class ReferenceA {
         sum.add_(whole_.gradients());
       }
     }
-    return sum.mul_(1.0f / static_cast<float>(config_.world_size));
+    sum.mul_(1.0f / static_cast<float>(config_.world_size));
+    round_as(config_.options.reduce_dtype, sum.mutable_data_ptr<float>(), sum.numel());
+    return sum;
   }
 
   RunConfig config_;
   AccumulationOrder order_;
   const Feed& feed_;
   Whole whole_;
+  LossScaler scaler_;
 };
 
 /// Ranks stop where the shortest one's data end.
@@ -250,7 +265,8 @@ void run_reference_b(const RunConfig& config, const Feed& feed, Whole& a, at::Te
                         static_cast<const float*>(b.strategy().gradient_memory().data), result);
       first_gradient.reset();
     }
-    b.optimize(learning_rate(config.optimizer, step), used, b.norm(used), config.max_norm);
+    b.optimize(learning_rate(config.optimizer, step), used,
+               optim::clip_coefficient(b.norm(used), config.max_norm));
     job.set_progress(0, steps + step + 1);
   }
   result.parameter_rel_distance = relative_distance(a, b);
@@ -281,11 +297,14 @@ ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
   }
   result.digests = std::move(digests);
 
+  result.whole_values = digest_whole(a.whole().model());
   result.buffer_digests = digest_buffers(a.whole().model());
   for (const ModuleBuffer* buffer : a.whole().model().buffers()) {
     result.buffer_names.push_back(buffer->name);
   }
-  result.whole_batch = result.buffer_names.empty();
+  result.whole_batch = result.buffer_names.empty() &&
+                       config.options.compute_dtype == DType::kFloat32 &&
+                       config.options.reduce_dtype == DType::kFloat32;
   if (result.whole_batch) run_reference_b(config, feed, a.whole(), first_gradient, job, result);
   return result;
 }

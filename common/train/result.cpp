@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/train/limit.h"
+
 // Between processes of one program results travel as binary JSON (CBOR): exact for every number,
 // NaN included.
 
@@ -26,9 +28,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TuningTable, mode, entries, note)
 
 namespace shardbench::train {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, loss, gradient_norm, step_ns, forward_ns,
-                                   backward_ns, optimizer_ns, comm_ns, exposed_ns, peer_wait_ns,
-                                   minor_faults)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepRecord, loss, gradient_norm, loss_scale, skipped, step_ns,
+                                   forward_ns, backward_ns, optimizer_ns, comm_ns, exposed_ns,
+                                   peer_wait_ns, minor_faults, system_allocations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LimitPieces, forward_ns, backward_ns, optimizer_ns_per_element,
+                                   copied_bytes_per_ns)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ParameterDigest, value, first_moment, second_moment,
                                    first_gradient)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryReport, peak_by_category, at_peak, between_steps, peak,
@@ -39,9 +43,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult, rank, pid, steps, shortest_rank, 
                                    digests, replicated, whole_values, buffer_digests,
                                    unused_parameters, timeline)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReferenceResult, steps, evaluation_losses, digests,
-                                   parameter_names, buffer_digests, buffer_names, whole_batch,
-                                   gradient_max_rel_diff, gradient_worst_tensor, norm_rel_diff,
-                                   parameter_rel_distance, gradients_close)
+                                   parameter_names, whole_values, buffer_digests, buffer_names,
+                                   whole_batch, gradient_max_rel_diff, gradient_worst_tensor,
+                                   norm_rel_diff, parameter_rel_distance, gradients_close)
 
 namespace {
 
@@ -60,6 +64,10 @@ RankResult deserialize(const std::string& text) {
 std::string serialize(const ReferenceResult& result) { return to_cbor(result); }
 ReferenceResult deserialize_reference(const std::string& text) {
   return nlohmann::json::from_cbor(text).get<ReferenceResult>();
+}
+std::string serialize(const LimitPieces& pieces) { return to_cbor(pieces); }
+LimitPieces deserialize_limit(const std::string& text) {
+  return nlohmann::json::from_cbor(text).get<LimitPieces>();
 }
 std::string serialize(const ops::TuningTable& table) { return to_cbor(table); }
 ops::TuningTable deserialize_tuning(const std::string& text) {

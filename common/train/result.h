@@ -18,7 +18,9 @@ namespace shardbench::train {
 /// One optimizer step of one rank. Times in ns.
 struct StepRecord {
   double loss = 0;           ///< mean over the global batch, the same on every rank
-  double gradient_norm = 0;  ///< of the averaged gradient, before clipping
+  double gradient_norm = 0;  ///< of the averaged gradient, before clipping; NaN in a skipped step
+  double loss_scale = 1;     ///< that this step had
+  bool skipped = false;      ///< a gradient overflowed on some rank: no weight has changed
   std::int64_t step_ns = 0;  ///< forward + backward + optimizer, all micro-batches
   std::int64_t forward_ns = 0;
   std::int64_t backward_ns = 0;
@@ -27,6 +29,7 @@ struct StepRecord {
   std::int64_t exposed_ns = 0;    ///< in waits: for peers and moving bytes
   std::int64_t peer_wait_ns = 0;  ///< the part of it that waits for peers or the link
   std::int64_t minor_faults = 0;
+  std::int64_t system_allocations = 0;  ///< memory that the allocator asked the system for
 };
 
 /// Order-free digests of one parameter and what belongs to it: sums of mixed (index, bits) over the
@@ -35,7 +38,7 @@ struct ParameterDigest {
   std::uint64_t value = 0;
   std::uint64_t first_moment = 0;
   std::uint64_t second_moment = 0;
-  std::uint64_t first_gradient = 0;  ///< averaged gradient of step 1
+  std::uint64_t first_gradient = 0;  ///< averaged gradient of the first step that was not skipped
 };
 
 struct MemoryReport {
@@ -67,8 +70,8 @@ struct RankResult {
   std::vector<comm::CallRecord> calls;      ///< of the last measured step
   std::vector<ParameterDigest> digests;     ///< by parameter index
   bool replicated = true;                   ///< digests cover whole parameters on every rank
-  /// Digests of weights that this rank has whole between steps, whoever owns them; by parameter
-  /// index, empty where weights are sharded.
+  /// Digests of weights that this rank has whole between steps, whoever owns them, as operations
+  /// read them (widened to fp32); by parameter index, empty where weights are sharded.
   std::vector<std::uint64_t> whole_values;
   std::vector<std::uint64_t> buffer_digests;  ///< by buffer, after all took rank 0's
   std::vector<std::string> unused_parameters;
@@ -95,10 +98,11 @@ struct ReferenceResult {
   std::vector<double> evaluation_losses;
   std::vector<ParameterDigest> digests;
   std::vector<std::string> parameter_names;
+  std::vector<std::uint64_t> whole_values;  ///< as RankResult's
   std::vector<std::uint64_t> buffer_digests;
   std::vector<std::string> buffer_names;
   /// Whether reference B ran: not for models with buffers, whose batch statistics depend on how the
-  /// batch is cut.
+  /// batch is cut, and in fp32 only, since its bounds are those of fp32's rounding.
   bool whole_batch = true;
   // Reference B against A.
   double gradient_max_rel_diff = 0;  ///< step 1, largest over tensors

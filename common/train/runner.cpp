@@ -68,6 +68,25 @@ void check_feed(const RunConfig& config) {
   }
 }
 
+void check_step_in_backward(const RunConfig& config, const StrategyEntry& entry) {
+  using Kind = sharding::FormulaKind;
+  if (config.accumulation > 1) {
+    throw UserError::format(
+        "--optimizer-in-backward steps weights in the first backward of a step: --grad-accum {} "
+        "needs gradients that are kept; leave one out",
+        config.accumulation);
+  }
+  if (entry.formula == Kind::kZero2 || entry.formula == Kind::kZero3 ||
+      entry.formula == Kind::kFsdp) {
+    return;
+  }
+  throw UserError::format(
+      "--optimizer-in-backward: {} keeps every gradient until the step; give --strategy with "
+      "zero2, "
+      "zero3 or fsdp only",
+      entry.name);
+}
+
 }  // namespace
 
 void validate(const RunConfig& config, const Registry& registry) {
@@ -81,6 +100,9 @@ void validate(const RunConfig& config, const Registry& registry) {
   require(config.accumulation >= 1, "--grad-accum", config.accumulation, "a number >= 1");
   require(config.threads >= 1, "--threads", config.threads, "a number >= 1");
   validate(config.options);
+  validate_loss_scale(config.options, config.loss_scale);
+  validate_step_in_backward(config.options, config.max_norm, config.loss_scale.has_value());
+  if (config.options.optimizer_in_backward) check_step_in_backward(config, entry);
   if (!(config.timeout_s >= 0.001)) {
     throw UserError::format("--timeout {} is too short: give seconds, at least 0.001",
                             config.timeout_s);
@@ -117,6 +139,8 @@ void require_memory(const RunConfig& config, const Registry& registry) {
   input.units = config.options.units;
   input.world_size = config.world_size;
   input.optimizer_moments = moments_of(config.optimizer);
+  input.compute_dtype = config.options.compute_dtype;
+  input.reduce_dtype = config.options.reduce_dtype;
   std::int64_t bytes = 0;
   for (int rank = 0; rank < config.world_size; ++rank) {
     bytes +=

@@ -4,6 +4,7 @@
 
 #include "common/comm/launch/ranks.h"
 #include "common/train/config.h"
+#include "common/train/limit.h"
 #include "common/train/registry.h"
 #include "common/train/result.h"
 
@@ -50,5 +51,13 @@ struct TuningRun {
   int signal = 0;
 };
 TuningRun run_tuning(comm::Ranks& ranks, const RunConfig& config);
+
+/// Measures them for the job's model, batch, dtypes, optimizer and world size.
+struct LimitRun {
+  std::optional<LimitPieces> pieces;
+  std::optional<comm::AbortRecord> failure;
+  int signal = 0;
+};
+LimitRun run_limit(comm::Ranks& ranks, const RunConfig& config);
 
 }  // namespace shardbench::train

@@ -41,10 +41,16 @@ class EvaluationMode {
 
 Session::Session(Model& model, std::unique_ptr<Strategy> strategy, comm::Communicator& ranks,
                  SessionOptions options)
-    : model_(model), strategy_(std::move(strategy)), ranks_(ranks), options_(std::move(options)) {
+    : model_(model),
+      strategy_(std::move(strategy)),
+      ranks_(ranks),
+      options_(std::move(options)),
+      scaler_(options_.loss_scale) {
   if (strategy_ == nullptr) throw UserError("a session needs a strategy");
   validate(options_.optimizer);
   validate(options_.strategy);
+  validate_loss_scale(options_.strategy, options_.loss_scale);
+  validate_step_in_backward(options_.strategy, options_.max_norm, options_.loss_scale.has_value());
   if (!(options_.max_norm >= 0)) throw UserError("max_norm must be 0 (off) or more");
   if (!model_.units().empty()) {
     throw UserError::format("model {} is in another session", model_.name());
@@ -52,6 +58,12 @@ Session::Session(Model& model, std::unique_ptr<Strategy> strategy, comm::Communi
   try {
     strategy_->attach({&model_, &ranks_, options_.strategy, options_.seed, options_.on_position});
     optimizer_ = optim::make_optimizer(options_.optimizer, strategy_->owned());
+    if (options_.strategy.optimizer_in_backward) {
+      strategy_->on_final_gradients(
+          [this](std::span<const OwnedPiece> pieces, const std::vector<char>& used) {
+            optimizer_->step(pieces, used, 1.0f);
+          });
+    }
   } catch (...) {
     model_.detach();
     throw;
@@ -62,7 +74,16 @@ Session::~Session() { model_.detach(); }
 
 StepResult Session::step(const Loss& loss, int micro_batches) {
   if (micro_batches < 1) throw UserError("a step needs at least one micro-batch");
+  const bool stepped_in_backward = options_.strategy.optimizer_in_backward;
+  if (stepped_in_backward && micro_batches > 1) {
+    throw UserError::format(
+        "optimizer_in_backward steps weights in the first backward: {} micro-batches per step need "
+        "gradients that are kept; nearest: 1",
+        micro_batches);
+  }
+  optimizer_->set_lr(learning_rate(options_.optimizer, steps_));
   StepResult result;
+  result.loss_scale = scaler_.value();
   strategy_->begin_step();
   for (int index = 0; index < micro_batches; ++index) {
     strategy_->begin_micro_batch(index, micro_batches);
@@ -70,18 +91,24 @@ StepResult Session::step(const Loss& loss, int micro_batches) {
     ops::forward_context() = {options_.seed, steps_, stream * kSamplesApart, /*training=*/true};
     const at::Tensor mean = loss(index);
     result.loss += value_of(mean) / micro_batches;
-    if (mean.requires_grad()) mean.backward(at::full_like(mean, 1.0 / micro_batches));
+    if (mean.requires_grad()) {
+      mean.backward(at::full_like(mean, result.loss_scale / micro_batches));
+    }
   }
   strategy_->finish_gradients();
   result.loss = mean_over_ranks(result.loss);
-  float scale = 1.0f;
+  result.skipped = scaler_.active() && gradients_overflow(*strategy_, ranks_);
   if (options_.max_norm > 0) {
-    result.gradient_norm = gradient_norm(*strategy_, ranks_);
-    scale = optim::clip_coefficient(result.gradient_norm, options_.max_norm);
+    result.gradient_norm = gradient_norm(*strategy_, ranks_) / result.loss_scale;
   }
-  optimizer_->set_lr(learning_rate(options_.optimizer, steps_++));
-  optimizer_->step(strategy_->owned(), strategy_->used(), scale);
-  strategy_->after_optimizer();
+  ++steps_;
+  if (!result.skipped && !stepped_in_backward) {
+    optimizer_->step(
+        strategy_->owned(), strategy_->used(),
+        optim::gradient_scale(result.gradient_norm, options_.max_norm, result.loss_scale));
+  }
+  strategy_->after_optimizer();  // a skipped step sends what others send
+  scaler_.note_step(result.skipped);
   ranks_.quiesce();
   return result;
 }
@@ -103,16 +130,32 @@ double Session::mean_over_ranks(double value) {
   return value;
 }
 
-double gradient_norm(const Strategy& strategy, comm::Communicator& ranks) {
-  optim::ExactSum sum;
-  optim::add_squares(strategy.owned(), strategy.used(), sum);
+bool gradients_overflow(const Strategy& strategy, comm::Communicator& ranks) {
+  std::int64_t overflow = optim::all_finite(strategy.owned(), strategy.used()) ? 0 : 1;
   if (!strategy.replicated()) {
     ranks
-        .all_reduce({sum.limbs(), optim::ExactSum::kLimbs, DType::kInt64}, comm::ReduceOp::kSum,
+        .all_reduce({&overflow, 1, DType::kInt64}, comm::ReduceOp::kMax,
+                    {"gradient overflow", Phase::kMetrics})
+        .wait_released();
+  }
+  return overflow != 0;
+}
+
+double gradient_norm(const Strategy& strategy, comm::Communicator& ranks) {
+  optim::ExactSum squares;
+  optim::add_squares(strategy.owned(), strategy.used(), squares);
+  return norm_over_ranks(squares, strategy, ranks);
+}
+
+double norm_over_ranks(optim::ExactSum squares, const Strategy& strategy,
+                       comm::Communicator& ranks) {
+  if (!strategy.replicated()) {
+    ranks
+        .all_reduce({squares.limbs(), optim::ExactSum::kLimbs, DType::kInt64}, comm::ReduceOp::kSum,
                     {"gradient norm", Phase::kMetrics})
         .wait_released();
   }
-  return std::sqrt(sum.value());
+  return std::sqrt(squares.value());
 }
 
 }  // namespace shardbench::train

@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "common/comm/communicator.h"
 #include "common/modules/module.h"
+#include "common/optim/exact_sum.h"
 #include "common/optim/optimizer.h"
 #include "common/train/strategy.h"
 
@@ -16,16 +18,21 @@ namespace shardbench::train {
 struct SessionOptions {
   StrategyOptions strategy = {};   ///< units, prefetch, resharding, buckets
   OptimizerConfig optimizer = {};  ///< AdamW unless said otherwise
-  double max_norm = 0;             ///< gradients are scaled down to this norm; 0: no clipping
-  std::uint64_t seed = 1;          ///< of drawn initial weights; the same on every rank
+  /// Needed where fp16 computes (strategy.compute_dtype), possible where gradients travel in it.
+  std::optional<LossScale> loss_scale = {};
+  double max_norm = 0;     ///< gradients are scaled down to this norm; 0: no clipping
+  std::uint64_t seed = 1;  ///< of drawn initial weights; the same on every rank
   /// Called whenever the run enters a unit; may be empty. See Job::set_position.
   std::function<void(Phase, std::string_view unit)> on_position = {};
 };
 
 /// What one optimizer step did, the same on every rank.
 struct StepResult {
-  double loss = 0;           ///< mean over micro-batches and ranks, before the step
-  double gradient_norm = 0;  ///< of the averaged gradients, before clipping; 0 without max_norm
+  double loss = 0;  ///< mean over micro-batches and ranks, before the step
+  /// Of the averaged gradients, before clipping; 0 without max_norm, NaN in a skipped step.
+  double gradient_norm = 0;
+  double loss_scale = 1;  ///< that this step had
+  bool skipped = false;   ///< a gradient overflowed on some rank: no weight has changed
 };
 
 /// The step loop of one rank for programs that use the library: a strategy attached to a model, an
@@ -73,11 +80,19 @@ class Session {
   comm::Communicator& ranks_;
   SessionOptions options_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  LossScaler scaler_;
   std::int64_t steps_ = 0;
 };
+
+/// Whether some gradient on any rank is infinite or NaN, the same answer on every rank. Collective
+/// after finish_gradients.
+bool gradients_overflow(const Strategy& strategy, comm::Communicator& ranks);
 
 /// Norm of all averaged gradients, the same bits on every rank and under every strategy. Collective
 /// after finish_gradients.
 double gradient_norm(const Strategy& strategy, comm::Communicator& ranks);
+/// The same from squares that this rank has added up already.
+double norm_over_ranks(optim::ExactSum squares, const Strategy& strategy,
+                       comm::Communicator& ranks);
 
 }  // namespace shardbench::train

@@ -7,6 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/memory/category.h"
+#include "common/train/conversion.h"
 
 namespace shardbench::train {
 
@@ -68,58 +69,114 @@ void ShardedStrategy::allocate() {
     by_rank.push_back(sharding::flatten(shape, kept_by(rank)));
   }
   layout_ = by_rank[comm().rank()];
-  {
-    memory::CategoryScope scope(memory::Category::kParam);
-    values_ = comm().symmetric_empty(bytes_of(layout_.extent));
-    if (values_.bytes() > 0) std::memset(values_.data(), 0, values_.bytes());
-  }
-  auto* values = static_cast<float*>(values_.data());
-  fill_initial_values(layout_, values);
+  allocate_values();
 
+  const DType dtype = options().compute_dtype;
   for (const auto& unit : model().units()) {
     ShardedUnit& state = units_.emplace_back();
     state.unit = unit.get();
     sharding::UnitShape all{unit->name, 0, {}};
     for (const Parameter* p : unit->parameters) all.parameters.push_back(p->index());
-    state.buffer = sharding::unit_buffer(shape, all);
-    state.values = sharding::unit_layout(shape, all, by_rank, /*trainable_only=*/false);
+    state.buffer = sharding::unit_buffer(shape, all, dtype);
+    state.values = sharding::unit_layout(shape, all, by_rank, /*trainable_only=*/false, dtype);
+    if (!converts()) continue;
+    state.converted = state.values.segments(comm().rank());
+    state.values = state.values.in_place();
   }
-  gradients_.allocate(model(), comm(), by_rank,
+  gradients_.allocate(model(), comm(), by_rank, options(),
                       [this](UnitGradients& unit, comm::ConstBuffer full, comm::Buffer shard,
                              bool accumulate) { return reduce(unit, full, shard, accumulate); });
-  owned_ = gradients_.owned(
-      model(), [values](const sharding::Piece& piece) { return values + piece.offset; });
+  owned_ = gradients_.owned(model(), [this](const sharding::Piece& piece) {
+    if (values_.data() == nullptr) {
+      return static_cast<float*>(in_place_.of(piece.parameter)) + piece.begin;
+    }
+    return static_cast<float*>(values_.data()) + layout_.piece_of(piece.parameter)->offset;
+  });
+}
+
+/// The weights that this rank keeps, with their initial values.
+void ShardedStrategy::allocate_values() {
+  if (in_place()) {
+    in_place_.allocate(model(), comm(), kept_by(comm().rank()), options().compute_dtype);
+  }
+  if (in_place() && !converts()) {
+    fill_initial_values(in_place_.own(), static_cast<float*>(in_place_.data()));
+  } else {
+    memory::CategoryScope scope(memory::Category::kParam);
+    values_ = comm().symmetric_empty(bytes_of(layout_.extent));
+    if (values_.bytes() > 0) std::memset(values_.data(), 0, values_.bytes());
+    fill_initial_values(layout_, static_cast<float*>(values_.data()));
+  }
+  if (in_place()) publish_in_place();
+}
+
+void ShardedStrategy::publish_in_place() {
+  if (converts()) in_place_.convert(layout_, static_cast<const float*>(values_.data()));
+  in_place_.publish();
 }
 
 std::int64_t ShardedStrategy::padding_bytes() const {
-  return 4 * (layout_.extent - layout_.elements) + gradients_.padding_bytes();
+  const std::int64_t weights = values_.data() == nullptr ? 0 : layout_.extent - layout_.elements;
+  return 4 * weights + gradients_.padding_bytes();
+}
+
+void ShardedStrategy::allocate_full(ShardedUnit& unit) {
+  const memory::CategoryScope scope(memory::Category::kGatheredParam);
+  const DType dtype = options().compute_dtype;
+  if (converts()) {
+    unit.shared =
+        comm().symmetric_empty(static_cast<std::size_t>(unit.buffer.extent) * size_of(dtype));
+  } else {
+    unit.memory = at::empty({unit.buffer.extent}, at::kFloat);
+  }
+  zero_padding(unit.unit->parameters, unit.buffer, dtype, unit.full());
 }
 
 void ShardedStrategy::start_unshard(ShardedUnit& unit) {
-  if (unit.full.defined()) return;
-  memory::CategoryScope scope(memory::Category::kGatheredParam);
-  unit.full = at::empty({unit.buffer.extent}, at::kFloat);
-  auto* full = unit.full.data_ptr<float>();
-  zero_padding(unit.unit->parameters, unit.buffer, full);
-  unit.gathers = gather(unit, value_shard(), {full, unit.buffer.extent, DType::kFloat32});
+  if (unit.state != ShardedUnit::State::kResharded) return;
+  unit.state = ShardedUnit::State::kUnderWay;
+  if (in_place()) return;
+  allocate_full(unit);
+  const DType dtype = options().compute_dtype;
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  const auto* values = static_cast<const float*>(values_.data());
+  for (const sharding::Segment& own : unit.converted) {
+    convert_on_threads(
+        {values + own.shard_offset, own.count, DType::kFloat32},
+        {static_cast<std::byte*>(unit.full()) + own.full_offset * element, own.count, dtype});
+  }
+  const comm::Buffer full{unit.full(), unit.buffer.extent, dtype};
+  const comm::ConstBuffer shard{values_.data(), layout_.extent, DType::kFloat32};
+  unit.gathers = gather(unit, converts() ? comm::ConstBuffer(full) : shard, full);
+  unit.state = ShardedUnit::State::kUnderWay;
 }
 
 void ShardedStrategy::finish_unshard(ShardedUnit& unit) {
+  if (unit.state != ShardedUnit::State::kUnderWay) return;
   for (comm::Work& work : unit.gathers) work.wait();
-  unit.gathers.clear();
-  auto* full = unit.full.data_ptr<float>();
+  if (!converts()) unit.gathers.clear();
+  unit.state = ShardedUnit::State::kUnsharded;
+  const auto element = static_cast<std::int64_t>(size_of(options().compute_dtype));
   for (std::size_t i = 0; i < unit.buffer.offsets.size(); ++i) {
     Parameter& parameter = *unit.unit->parameters[i];
-    if (!parameter.bound()) parameter.bind(full + unit.buffer.offsets[i]);
+    parameter.bind(in_place()
+                       ? in_place_.of(parameter.index())
+                       : static_cast<std::byte*>(unit.full()) + unit.buffer.offsets[i] * element);
   }
 }
 
 void ShardedStrategy::reshard(ShardedUnit& unit) {
-  // A prefetch that nobody used: its bytes must have arrived before the memory may go.
+  // Of a prefetch that nobody used, too, the bytes must have arrived before the memory may go; and
+  // those that peers take from it must have left.
   for (comm::Work& work : unit.gathers) work.wait();
+  if (converts()) {
+    for (comm::Work& work : unit.gathers) work.wait_released();
+  }
   unit.gathers.clear();
   for (Parameter* parameter : unit.unit->parameters) parameter->unbind();
-  unit.full.reset();
+  unit.state = ShardedUnit::State::kResharded;
+  unit.memory.reset();
+  unit.shared = {};
 }
 
 bool ShardedStrategy::reshards_after_forward(const Unit& unit) const {
@@ -144,10 +201,7 @@ void ShardedStrategy::reduce_the_rest() {
 void ShardedStrategy::values_changed() {
   // What was gathered before the step is stale.
   for (ShardedUnit& unit : units_) reshard(unit);
-}
-
-comm::ConstBuffer ShardedStrategy::value_shard() const {
-  return {values_.data(), layout_.extent, DType::kFloat32};
+  if (in_place()) publish_in_place();
 }
 
 }  // namespace shardbench::train

@@ -5,19 +5,27 @@
 #include <vector>
 
 #include "common/sharding/flat.h"
+#include "common/train/in_place_weights.h"
 #include "common/train/prefetch_order.h"
 #include "common/train/strategy.h"
 #include "common/train/unit_reducer.h"
 
 namespace shardbench::train {
 
-/// One unit of a sharded strategy: its full weights while unsharded.
+/// One unit of a sharded strategy: its full weights while unsharded, in the dtype that operations
+/// compute in. fp32 weights are gathered from every rank's shard. For another dtype a rank converts
+/// its part into its place in the full weights first, where peers read it.
 struct ShardedUnit {
   Unit* unit = nullptr;
-  sharding::UnitBuffer buffer;      ///< where each parameter lies in the full weights
-  sharding::ShardLayout values;     ///< full weights <-> every rank's shard memory
-  at::Tensor full;                  ///< unsharded weights; undefined while resharded
-  std::vector<comm::Work> gathers;  ///< under way into `full`
+  sharding::UnitBuffer buffer;               ///< where each parameter lies in the full weights
+  std::vector<sharding::Segment> converted;  ///< this rank's shard -> full weights; none in fp32
+  sharding::ShardLayout values;  ///< full weights <-> every rank's shard memory, or in place
+  enum class State { kResharded, kUnderWay, kUnsharded } state = State::kResharded;
+  at::Tensor memory;                ///< full weights in fp32
+  comm::SymmetricMemory shared;     ///< full weights in another dtype
+  std::vector<comm::Work> gathers;  ///< into the full weights; or out of them, by peers
+
+  void* full() const { return memory.defined() ? memory.data_ptr() : shared.data(); }
 };
 
 /// What every strategy that shards parameters has in common: flat shard memory, units that are
@@ -28,6 +36,9 @@ class ShardedStrategy : public Strategy {
   const Owned& owned() const final { return owned_; }
   bool replicated() const final { return false; }
   std::int64_t padding_bytes() const final;
+  void on_final_gradients(TakeGradients take) final {
+    gradients_.on_final_gradients(std::move(take));
+  }
 
   void before_forward(Unit& unit) override;
   void after_forward(Unit& unit) override;
@@ -39,7 +50,7 @@ class ShardedStrategy : public Strategy {
  protected:
   /// The element range of every parameter that `rank` keeps.
   virtual std::vector<sharding::Range> kept_by(int rank) const = 0;
-  /// Issues the messages that fill `full` from all ranks' shards.
+  /// Issues the messages that fill `full` from all ranks' shards (which may lie in it: see values).
   virtual std::vector<comm::Work> gather(ShardedUnit& unit, comm::ConstBuffer shard,
                                          comm::Buffer full) = 0;
   /// Issues the messages that average `full` over ranks into the owners' gradient shards.
@@ -61,15 +72,23 @@ class ShardedStrategy : public Strategy {
   void reshard(ShardedUnit& unit);
   bool reshards_after_forward(const Unit& unit) const;
   UnitReducer& gradients() { return gradients_; }
-  comm::ConstBuffer value_shard() const;
 
   PrefetchOrder forward_order_;
   PrefetchOrder backward_order_;
 
  private:
+  bool converts() const { return options().compute_dtype != DType::kFloat32; }
+  /// Weights are read where their owners keep them: nothing is gathered.
+  bool in_place() const { return options().collectives == CollectiveMode::kInPlace; }
+  /// Makes what this rank has written into them visible to all.
+  void publish_in_place();
+  void allocate_values();
+  void allocate_full(ShardedUnit& unit);
+
   std::vector<ShardedUnit> units_;
   sharding::FlatLayout layout_;   ///< of this rank's shards
-  comm::SymmetricMemory values_;  ///< this rank's weights: peers read them while they gather
+  comm::SymmetricMemory values_;  ///< this rank's (master) weights: peers gather fp32 from them
+  InPlaceWeights in_place_;       ///< in fp32 instead of values_, else made from them
   UnitReducer gradients_;
   Owned owned_;
 };

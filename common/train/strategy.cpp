@@ -1,5 +1,6 @@
 #include "common/train/strategy.h"
 
+#include "common/core/error.h"
 #include "common/memory/tracker.h"
 #include "common/train/given_values.h"
 #include "common/train/initial_values.h"
@@ -10,6 +11,7 @@ void Strategy::attach(const StrategyContext& context) {
   context_ = context;
   used_.assign(context_.model->parameters().size(), 0);
   context_.model->attach(*this, context_.options.units);
+  for (Parameter* p : context_.model->parameters()) p->set_dtype(context_.options.compute_dtype);
   if (context_.options.init == InitMode::kDeferred) check_given_values(model(), comm());
   allocate();
   drop_given_values(model());
@@ -46,6 +48,12 @@ void Strategy::after_optimizer() {
   phase_ = Phase::kOptimizer;
   values_changed();
   for (Parameter* p : model().parameters()) p->values_changed();
+}
+
+void Strategy::on_final_gradients(TakeGradients) {
+  throw UserError(
+      "optimizer_in_backward: this strategy keeps every gradient until the step; take zero2, zero3 "
+      "or fsdp");
 }
 
 at::Tensor Strategy::gradient_target(Parameter& parameter) {

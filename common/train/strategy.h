@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -43,6 +44,13 @@ class Strategy : public Hooks {
   void finish_gradients();
   /// The owned values have changed: makes them what the next forward sees.
   void after_optimizer();
+
+  /// Under optimizer_in_backward: takes final gradients of some of owned().pieces, each once per
+  /// step; their `gradient` is valid during the call only, and null in owned().
+  using TakeGradients =
+      std::function<void(std::span<const OwnedPiece> pieces, const std::vector<char>& used)>;
+  /// Where they go; set once, after attach. Throws UserError under strategies that keep them.
+  virtual void on_final_gradients(TakeGradients take);
 
   /// What this rank's optimizer steps.
   virtual const Owned& owned() const = 0;

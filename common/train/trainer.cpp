@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/memory/allocator.h"
 #include "common/memory/process_memory.h"
 #include "common/memory/tracker.h"
 #include "common/optim/norm.h"
@@ -29,16 +30,29 @@ Trainer::Trainer(const RunConfig& config, const Parts& parts)
     : config_(config),
       parts_(parts),
       optimizer_(optim::make_optimizer(config.optimizer, parts.strategy->owned())),
+      scaler_(config.loss_scale),
       ever_used_(parts.model->parameters().size(), 0),
-      first_gradients_(parts.model->parameters().size(), 0) {}
+      first_gradients_(parts.model->parameters().size(), 0) {
+  if (!config_.options.optimizer_in_backward) return;
+  parts_.strategy->on_final_gradients(
+      [this](std::span<const OwnedPiece> pieces, const std::vector<char>& used) {
+        take(pieces, used);
+      });
+}
 
 StepRecord Trainer::step(std::int64_t index) {
   StepRecord record;
+  record.loss_scale = scaler_.value();
   fence("step begins");
   parts_.comm->reset();
   fence("counters are zero");
   const std::int64_t faults = memory::minor_faults();
+  const std::int64_t allocations = memory::system_allocations();
   Strategy& strategy = *parts_.strategy;
+  const bool stepped_in_backward = config_.options.optimizer_in_backward;
+  squares_ = {};
+  taking_ns_ = 0;
+  optimizer_->set_lr(learning_rate(config_.optimizer, index));
   strategy.begin_step();
   for (int micro = 0; micro < config_.accumulation; ++micro) {
     strategy.begin_micro_batch(micro, config_.accumulation);
@@ -46,30 +60,35 @@ StepRecord Trainer::step(std::int64_t index) {
   }
   const std::int64_t reducing = now_ns();
   strategy.finish_gradients();
-  record.backward_ns += now_ns() - reducing;
+  record.backward_ns += now_ns() - reducing - taking_ns_;
 
   position(Phase::kMetrics);
   record.loss = mean_over_ranks(record.loss);
   const std::vector<char>& used = strategy.used();
   for (std::size_t p = 0; p < used.size(); ++p) ever_used_[p] = ever_used_[p] || used[p];
-  if (index == 0) digest_gradients();
+  record.skipped = scaler_.active() && gradients_overflow(strategy, *parts_.comm);
+  if (!stepped_in_backward && !digested_ && !record.skipped) {
+    digest_gradients(strategy.owned().pieces);
+  }
+  digested_ = digested_ || !record.skipped;
 
   const std::int64_t optimizing = now_ns();
   position(Phase::kOptimizer);
-  float scale = 1.0f;
-  if (config_.max_norm > 0) {
-    record.gradient_norm = train::gradient_norm(strategy, *parts_.comm);
-    scale = optim::clip_coefficient(record.gradient_norm, config_.max_norm);
+  if (config_.max_norm > 0) record.gradient_norm = unscaled_norm(record.loss_scale);
+  if (!record.skipped && !stepped_in_backward) {
+    optimizer_->step(
+        strategy.owned(), used,
+        optim::gradient_scale(record.gradient_norm, config_.max_norm, record.loss_scale));
   }
-  optimizer_->set_lr(learning_rate(config_.optimizer, index));
-  optimizer_->step(strategy.owned(), used, scale);
-  strategy.after_optimizer();
-  record.optimizer_ns = now_ns() - optimizing;
+  strategy.after_optimizer();  // a skipped step sends what others send
+  scaler_.note_step(record.skipped);
+  record.optimizer_ns = now_ns() - optimizing + taking_ns_;
   record.step_ns = record.forward_ns + record.backward_ns + record.optimizer_ns;
   record.minor_faults = memory::minor_faults() - faults;
+  record.system_allocations = memory::system_allocations() - allocations;
 
   position(Phase::kMetrics);
-  if (config_.max_norm <= 0) record.gradient_norm = train::gradient_norm(strategy, *parts_.comm);
+  if (config_.max_norm <= 0) record.gradient_norm = unscaled_norm(record.loss_scale);
   parts_.comm->quiesce();
   fence("step ends");
   for (const comm::CallRecord& call : parts_.comm->calls()) {
@@ -77,8 +96,9 @@ StepRecord Trainer::step(std::int64_t index) {
     record.peer_wait_ns += call.peer_wait_ns;
     record.exposed_ns += call.peer_wait_ns + call.move_ns;
   }
-  // Over shared memory each rank moves its own bytes, so only an emulated link can be hidden.
-  record.comm_ns = config_.link ? union_ns(parts_.comm->calls()) : record.exposed_ns;
+  // Where each rank moves its own bytes in its waits, nothing is hidden.
+  record.comm_ns =
+      std::max(record.exposed_ns, communication_ns(parts_.comm->calls(), config_.link.has_value()));
   return record;
 }
 
@@ -88,7 +108,7 @@ double Trainer::micro_batch(std::int64_t index, int micro, StepRecord& record) {
   const at::Tensor loss = (*parts_.model)(batch.tokens, batch.targets);
   const double value = loss.item<float>();
   const std::int64_t middle = now_ns();
-  loss.backward(at::full_like(loss, 1.0 / config_.accumulation));
+  loss.backward(at::full_like(loss, record.loss_scale / config_.accumulation));
   record.forward_ns += middle - start;
   record.backward_ns += now_ns() - middle;
   return value;
@@ -135,8 +155,24 @@ void Trainer::fence(std::string_view label) {
   parts_.comm->barrier({label, Phase::kMetrics}).wait();
 }
 
-void Trainer::digest_gradients() {
-  for (const OwnedPiece& piece : parts_.strategy->owned().pieces) {
+double Trainer::unscaled_norm(double loss_scale) const {
+  if (config_.options.optimizer_in_backward) {
+    return norm_over_ranks(squares_, *parts_.strategy, *parts_.comm);
+  }
+  return train::gradient_norm(*parts_.strategy, *parts_.comm) / loss_scale;
+}
+
+/// Gradients of a unit inside backward: everything that a step does with them.
+void Trainer::take(std::span<const OwnedPiece> pieces, const std::vector<char>& used) {
+  const std::int64_t start = now_ns();
+  optim::add_squares(pieces, used, squares_);
+  if (!digested_) digest_gradients(pieces);
+  optimizer_->step(pieces, used, 1.0f);
+  taking_ns_ += now_ns() - start;
+}
+
+void Trainer::digest_gradients(std::span<const OwnedPiece> pieces) {
+  for (const OwnedPiece& piece : pieces) {
     first_gradients_[piece.parameter->index()] += digest(piece.gradient, piece.begin, piece.count);
   }
 }
@@ -156,7 +192,8 @@ std::vector<std::uint64_t> digest_whole(const Model& model) {
       result.push_back(0);  // as in the digests of what is owned
       continue;
     }
-    result.push_back(digest(p->tensor().const_data_ptr<float>(), 0, p->numel()));
+    const at::Tensor values = p->tensor().to(at::kFloat);  // as it is, in fp32
+    result.push_back(digest(values.const_data_ptr<float>(), 0, p->numel()));
   }
   return result;
 }
@@ -185,19 +222,18 @@ std::vector<ParameterDigest> digest_owned(const Owned& owned, const optim::Optim
   return result;
 }
 
-std::int64_t union_ns(const std::vector<comm::CallRecord>& calls) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> spans;
+std::int64_t communication_ns(const std::vector<comm::CallRecord>& calls, bool emulated_link) {
+  std::vector<comm::Span> spans;
   for (const comm::CallRecord& call : calls) {
-    if (call.phase != Phase::kMetrics) spans.emplace_back(call.issued_ns, call.finished_ns);
+    if (call.phase == Phase::kMetrics) continue;
+    if (emulated_link) {
+      spans.push_back({call.issued_ns, call.finished_ns});
+    } else {
+      spans.push_back(call.background);
+      spans.insert(spans.end(), call.blocked.begin(), call.blocked.end());
+    }
   }
-  std::sort(spans.begin(), spans.end());
-  std::int64_t total = 0;
-  std::int64_t end = 0;
-  for (const auto& [begin, finish] : spans) {
-    total += std::max<std::int64_t>(0, finish - std::max(begin, end));
-    end = std::max(end, finish);
-  }
-  return total;
+  return comm::covered_ns(std::move(spans));
 }
 
 }  // namespace shardbench::train

@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "common/comm/recorder.h"
+#include "common/optim/exact_sum.h"
 #include "common/optim/optimizer.h"
 #include "common/train/feed.h"
 #include "common/train/result.h"
@@ -33,7 +35,7 @@ class Trainer {
   double evaluate(std::int64_t max_windows);
 
   const optim::Optimizer& optimizer() const { return *optimizer_; }
-  /// By parameter index: digests of what this rank owns, first_gradient of step 0 included.
+  /// By parameter index: digests of what this rank owns, first_gradient included.
   std::vector<ParameterDigest> digests() const;
   /// By parameter index: used on any rank in any step so far.
   const std::vector<char>& ever_used() const { return ever_used_; }
@@ -43,17 +45,26 @@ class Trainer {
   double mean_over_ranks(double loss);
   void position(Phase phase);
   void fence(std::string_view label);
-  void digest_gradients();
+  void digest_gradients(std::span<const OwnedPiece> pieces);
+  double unscaled_norm(double loss_scale) const;
+  void take(std::span<const OwnedPiece> pieces, const std::vector<char>& used);
 
   RunConfig config_;
   Parts parts_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  LossScaler scaler_;
   std::vector<char> ever_used_;
+  bool digested_ = false;  ///< first_gradients_ are there
   std::vector<std::uint64_t> first_gradients_;
+  // With the optimizer in backward, of the step that runs:
+  optim::ExactSum squares_;
+  std::int64_t taking_ns_ = 0;
 };
 
-/// Time during which at least one of the calls (metrics left out) was under way.
-std::int64_t union_ns(const std::vector<comm::CallRecord>& calls);
+/// Time in which the calls (metrics left out) communicated. With an emulated link: from issue to
+/// completion; else while a thread of their own moved bytes or the caller stood in their waits.
+/// 0 where calls have no such thread: all is exposed then.
+std::int64_t communication_ns(const std::vector<comm::CallRecord>& calls, bool emulated_link);
 
 /// Digest of each parameter's whole value where the parameters are usable, else nothing.
 std::vector<std::uint64_t> digest_whole(const Model& model);

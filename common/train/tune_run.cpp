@@ -3,63 +3,37 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 
 #include "common/core/error.h"
 #include "common/data/token_source.h"
 #include "common/models/build.h"
+#include "common/ops/dtype.h"
 #include "common/ops/tuner.h"
 #include "common/train/feed.h"
 #include "common/train/rank_run.h"
+#include "common/train/shapes_only.h"
 
 namespace shardbench::train {
 
 namespace {
-
-/// Lets a model run for the sake of its shapes: all weights share one memory, full of zeros, and
-/// all gradients another, each as large as the largest tensor.
-class ShapesOnly : public Hooks {
- public:
-  explicit ShapesOnly(Model& model) : model_(model) {
-    std::int64_t largest = 0;
-    for (const Parameter* p : model.parameters()) largest = std::max(largest, p->numel());
-    weights_ = at::zeros({largest}, at::TensorOptions().dtype(at::kFloat));
-    gradients_ = at::zeros_like(weights_);
-    for (Parameter* p : model.parameters()) p->bind(weights_.mutable_data_ptr<float>());
-    model.attach(*this, {sharding::UnitPolicy::Kind::kWhole, 0, ""});
-  }
-  ~ShapesOnly() override {
-    model_.detach();
-    for (Parameter* p : model_.parameters()) p->unbind();
-  }
-
-  void before_forward(Unit&) override {}
-  void after_forward(Unit&) override {}
-  void before_backward(Unit&) override {}
-  at::Tensor gradient_target(Parameter& parameter) override {
-    return gradients_.narrow(0, 0, parameter.numel()).view(parameter.dims());
-  }
-  void gradient_ready(Parameter&) override {}
-  void after_backward(Unit&) override {}
-  void end_of_backward() override {}
-
- private:
-  Model& model_;
-  at::Tensor weights_;
-  at::Tensor gradients_;
-};
 
 /// What a step of the run asks the table for.
 std::vector<ops::TuneKey> keys_of(const RunConfig& config) {
   const auto source = data::open_source(config.data, config.seed, config.model.vocab);
   const Feed feed(config, *source);
   const std::unique_ptr<Model> model = models::build(config.model);
-  ShapesOnly hooks(*model);
   const ops::KeyRecorder recorder;
-  // From the second micro-batch on gradients are added to what is there.
-  const int micro_batches = std::min(config.accumulation, 2);
-  for (int micro = 0; micro < micro_batches; ++micro) {
-    const Batch batch = feed.training(0, micro, 0);
-    (*model)(batch.tokens, batch.targets).backward();
+  // Strategies that reduce once per step have gradients written in fp32, the others as they travel.
+  const std::set<DType> gradient_dtypes = {DType::kFloat32, config.options.reduce_dtype};
+  for (const DType gradient_dtype : gradient_dtypes) {
+    ShapesOnly hooks(*model, config.options.compute_dtype, gradient_dtype);
+    // From the second micro-batch on gradients are added to what is there.
+    const int micro_batches = std::min(config.accumulation, 2);
+    for (int micro = 0; micro < micro_batches; ++micro) {
+      const Batch batch = feed.training(0, micro, 0);
+      (*model)(batch.tokens, batch.targets).backward();
+    }
   }
   return recorder.keys();
 }

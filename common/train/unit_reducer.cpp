@@ -3,10 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "common/core/error.h"
 #include "common/memory/category.h"
 #include "common/modules/unit.h"
+#include "common/ops/dtype.h"
+#include "common/train/conversion.h"
 
 namespace shardbench::train {
 
@@ -14,6 +18,12 @@ namespace {
 
 /// Full gradients that may be in flight beside those being written: one, as FSDP2 does.
 constexpr std::size_t kReductionsInFlight = 1;
+
+/// Elements of fp32 up to the next piece, which starts on 64 bytes.
+std::int64_t padded(std::int64_t elements) {
+  constexpr std::int64_t kMultiple = sharding::kPieceAlignment / 4;
+  return (elements + kMultiple - 1) / kMultiple * kMultiple;
+}
 
 bool lies_inside(const Unit& inner, const Unit& outer) {
   if (inner.anchor == outer.anchor) return false;
@@ -24,20 +34,26 @@ bool lies_inside(const Unit& inner, const Unit& outer) {
 }  // namespace
 
 void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
-                  float* full) {
+                  DType dtype, void* full) {
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::int64_t end = buffer.offsets[i] + parameters[i]->numel();
     const std::int64_t next = i + 1 == parameters.size() ? buffer.extent : buffer.offsets[i + 1];
-    std::fill(full + end, full + next, 0.0f);
+    if (end == next) continue;
+    std::memset(static_cast<std::byte*>(full) + end * element, 0,
+                static_cast<std::size_t>((next - end) * element));
   }
 }
 
 void UnitReducer::allocate(const Model& model, comm::Communicator& comm,
-                           const std::vector<sharding::FlatLayout>& by_rank, Reduce reduce) {
+                           const std::vector<sharding::FlatLayout>& by_rank,
+                           const StrategyOptions& options, Reduce reduce) {
   comm_ = &comm;
+  dtype_ = options.reduce_dtype;
+  hands_over_ = options.optimizer_in_backward;
   reduce_ = std::move(reduce);
   layout_ = by_rank[comm.rank()];
-  {
+  if (!hands_over_) {
     const memory::CategoryScope scope(memory::Category::kGrad);
     shard_ = at::zeros({layout_.trainable_extent}, at::kFloat);
   }
@@ -56,20 +72,26 @@ void UnitReducer::allocate(const Model& model, comm::Communicator& comm,
       state.trainable.push_back(p);
       trainable.parameters.push_back(p->index());
     }
-    state.buffer = sharding::unit_buffer(shape, trainable);
-    state.layout = sharding::unit_layout(shape, trainable, by_rank, /*trainable_only=*/true);
+    state.buffer = sharding::unit_buffer(shape, trainable, dtype_);
+    state.layout =
+        sharding::unit_layout(shape, trainable, by_rank, /*trainable_only=*/true, dtype_);
+    if (!in_place()) continue;
+    state.widened = state.layout.segments(comm.rank());
+    state.layout = state.layout.in_place();
   }
 }
 
 Owned UnitReducer::owned(const Model& model,
-                         const std::function<float*(const sharding::Piece&)>& value_of) const {
+                         const std::function<float*(const sharding::Piece&)>& value_of) {
   Owned owned;
   for (const sharding::FlatGroup& group : layout_.groups) {
     if (!group.requires_grad) continue;
     for (const sharding::Piece& piece : group.pieces) {
-      owned.pieces.push_back({model.parameters()[piece.parameter], piece.begin, piece.count,
-                              value_of(piece), shard_.data_ptr<float>() + piece.offset,
-                              piece.offset});
+      Parameter* parameter = model.parameters()[piece.parameter];
+      float* gradient = hands_over_ ? nullptr : shard_.data_ptr<float>() + piece.offset;
+      owned.pieces.push_back(
+          {parameter, piece.begin, piece.count, value_of(piece), gradient, piece.offset});
+      if (hands_over_) units_[parameter->unit()->index].pieces.push_back(owned.pieces.back());
     }
   }
   owned.state_extent = layout_.trainable_extent;
@@ -77,6 +99,7 @@ Owned UnitReducer::owned(const Model& model,
 }
 
 std::int64_t UnitReducer::padding_bytes() const {
+  if (hands_over_) return 0;
   return 4 * (layout_.trainable_extent - layout_.trainable_elements);
 }
 
@@ -85,24 +108,29 @@ void UnitReducer::start_step() {
 }
 
 at::Tensor UnitReducer::view(const Parameter& parameter) {
-  float* data = full_gradient(units_[parameter.unit()->index], position_[parameter.index()]);
-  return at::from_blob(data, parameter.dims(), at::TensorOptions().dtype(at::kFloat));
+  std::byte* data = full_gradient(units_[parameter.unit()->index], position_[parameter.index()]);
+  return at::from_blob(data, parameter.dims(), at::TensorOptions().dtype(ops::scalar_type(dtype_)));
 }
 
-float* UnitReducer::full_gradient(UnitGradients& unit, std::size_t position) {
+std::byte* UnitReducer::full_gradient(UnitGradients& unit, std::size_t position) {
   if (!unit.reductions.empty()) finish_reduce(unit);
   if (unit.full.data() == nullptr) {
     const memory::CategoryScope scope(memory::Category::kUnshardedGrad);
-    unit.full =
-        comm_->symmetric_empty(static_cast<std::size_t>(unit.buffer.extent) * sizeof(float));
-    zero_padding(unit.trainable, unit.buffer, static_cast<float*>(unit.full.data()));
+    unit.full = comm_->symmetric_empty(static_cast<std::size_t>(unit.buffer.extent * element()));
+    zero_padding(unit.trainable, unit.buffer, dtype_, unit.full.data());
   }
-  return static_cast<float*>(unit.full.data()) + unit.buffer.offsets[position];
+  return full_data(unit, position);
+}
+
+std::byte* UnitReducer::full_data(const UnitGradients& unit, std::size_t position) const {
+  return static_cast<std::byte*>(unit.full.data()) + unit.buffer.offsets[position] * element();
 }
 
 void UnitReducer::gradient_ready(const Parameter& parameter) {
   const Unit& unit = *parameter.unit();
-  if (!units_[unit.index].has_inner) reduce_if_complete(unit, /*also_unwritten=*/false);
+  // Handed over, its weights change: not before everything that reads them is through.
+  if (hands_over_ || units_[unit.index].has_inner) return;
+  reduce_if_complete(unit, /*also_unwritten=*/false);
 }
 
 void UnitReducer::reduce_if_complete(const Unit& entered, bool also_unwritten) {
@@ -117,17 +145,37 @@ void UnitReducer::reduce_if_complete(const Unit& entered, bool also_unwritten) {
   if (any_written || (unit.entered && !unit.trainable.empty())) start_reduce(unit);
 }
 
+/// Asks all ranks which of the unit's parameters any of them has used.
+void UnitReducer::agree_on_use(UnitGradients& unit) {
+  SHARDBENCH_CHECK(!unit.reduced_before,
+                   "unit {} has gradients again after they were handed to the optimizer in this "
+                   "step: call backward once per step, or leave optimizer_in_backward off",
+                   unit.unit->name);
+  unit.used.clear();
+  for (const Parameter* p : unit.trainable) unit.used.push_back(p->gradient_started() ? 1 : 0);
+  unit.agreement = comm_->all_reduce(
+      {unit.used.data(), static_cast<std::int64_t>(unit.used.size()), DType::kInt64},
+      comm::ReduceOp::kMax, {"used in " + unit.unit->name, Phase::kMetrics});
+}
+
 void UnitReducer::start_reduce(UnitGradients& unit) {
+  if (hands_over_) agree_on_use(unit);
   for (std::size_t i = 0; i < unit.trainable.size(); ++i) {
     Parameter& parameter = *unit.trainable[i];
     if (!parameter.gradient_started()) {
-      std::fill_n(full_gradient(unit, i), parameter.numel(), 0.0f);
+      std::memset(full_gradient(unit, i), 0,
+                  static_cast<std::size_t>(parameter.numel() * element()));
     }
     parameter.reset_gradient();
   }
-  const comm::ConstBuffer full{unit.full.data(), unit.buffer.extent, DType::kFloat32};
-  const comm::Buffer shard{shard_.data_ptr<float>(), layout_.trainable_extent, DType::kFloat32};
-  unit.reductions = reduce_(unit, full, shard, unit.reduced_before);
+  const comm::Buffer full{unit.full.data(), unit.buffer.extent, dtype_};
+  unit.adds = unit.reduced_before;
+  if (in_place()) {
+    unit.reductions = reduce_(unit, full, full, /*accumulate=*/false);
+  } else {
+    const comm::Buffer shard{shard_.data_ptr<float>(), layout_.trainable_extent, DType::kFloat32};
+    unit.reductions = reduce_(unit, full, shard, unit.adds);
+  }
   unit.reduced_before = true;
   unit.entered = false;
   reducing_.push_back(unit.unit->index);
@@ -136,10 +184,50 @@ void UnitReducer::start_reduce(UnitGradients& unit) {
 
 void UnitReducer::finish_reduce(UnitGradients& unit) {
   for (comm::Work& work : unit.reductions) work.wait();
+  if (hands_over_) {
+    hand_over(unit);
+  } else {
+    for (const sharding::Segment& own : unit.widened) {
+      const auto* from =
+          static_cast<const std::byte*>(unit.full.data()) + own.full_offset * element();
+      widen_on_threads({from, own.count, dtype_}, shard_.data_ptr<float>() + own.shard_offset,
+                       unit.adds);
+    }
+  }
   for (comm::Work& work : unit.reductions) work.wait_released();
   unit.reductions.clear();
   unit.full = {};
   std::erase(reducing_, unit.unit->index);
+}
+
+/// Gives what this rank owns of the unit's averaged gradients to whoever steps it.
+void UnitReducer::hand_over(UnitGradients& unit) {
+  unit.agreement.wait();
+  unit.agreement.wait_released();
+  std::vector<char> used(position_.size(), 0);
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < unit.trainable.size(); ++i) {
+    used[unit.trainable[i]->index()] = unit.used[i] != 0;
+  }
+  for (const OwnedPiece& piece : unit.pieces) elements += padded(piece.count);
+  at::Tensor wide;
+  if (dtype_ != DType::kFloat32) {
+    const memory::CategoryScope scope(memory::Category::kCommBuffer);
+    wide = at::empty({elements}, at::kFloat);
+  }
+  std::int64_t next = 0;
+  for (OwnedPiece& piece : unit.pieces) {
+    std::byte* data =
+        full_data(unit, position_[piece.parameter->index()]) + piece.begin * element();
+    if (wide.defined()) {
+      piece.gradient = wide.data_ptr<float>() + next;
+      widen_on_threads({data, piece.count, dtype_}, piece.gradient, /*accumulate=*/false);
+      next += padded(piece.count);
+    } else {
+      piece.gradient = reinterpret_cast<float*>(data);
+    }
+  }
+  take_(unit.pieces, used);
 }
 
 void UnitReducer::finish() {

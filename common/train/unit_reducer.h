@@ -4,30 +4,41 @@
 
 #include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "common/comm/communicator.h"
 #include "common/modules/module.h"
 #include "common/optim/owned.h"
 #include "common/sharding/flat.h"
+#include "common/train/strategy.h"
 
 namespace shardbench::train {
 
-/// One unit's full gradients while they are being written and reduced.
+/// One unit's full gradients while they are being written and reduced, in the dtype in which they
+/// travel. Other dtypes than fp32 are reduced in place, and this rank's part is widened from there.
 struct UnitGradients {
   Unit* unit = nullptr;
-  std::vector<Parameter*> trainable;   ///< its parameters that have gradients
-  sharding::UnitBuffer buffer;         ///< where each trainable one lies in the full gradients
-  sharding::ShardLayout layout;        ///< full gradients <-> every rank's shard memory
-  comm::SymmetricMemory full;          ///< peers read it while they reduce
-  std::vector<comm::Work> reductions;  ///< under way out of `full`
-  bool has_inner = false;              ///< other units are entered while this one is open
-  bool entered = false;                ///< by backward, and not reduced since
-  bool reduced_before = false;         ///< in this step: further reductions add to the shard
+  std::vector<Parameter*> trainable;  ///< its parameters that have gradients
+  sharding::UnitBuffer buffer;        ///< where each trainable one lies in the full gradients
+  sharding::ShardLayout layout;       ///< full gradients <-> every rank's shard memory, or in place
+  std::vector<sharding::Segment> widened;  ///< full gradients -> this rank's shard; none in fp32
+  comm::SymmetricMemory full;              ///< peers read it while they reduce
+  std::vector<comm::Work> reductions;      ///< under way out of `full`
+  bool has_inner = false;                  ///< other units are entered while this one is open
+  bool entered = false;                    ///< by backward, and not reduced since
+  bool reduced_before = false;             ///< in this step: further reductions add to the shard
+  bool adds = false;                       ///< the one under way does
+  // Only where gradients are handed over at once:
+  std::vector<OwnedPiece> pieces;  ///< what this rank owns of the unit
+  std::vector<std::int64_t> used;  ///< of each trainable parameter, on any rank when agreed
+  comm::Work agreement;            ///< on `used`
 };
 
-/// Gradients of strategies that keep 1/W of them: a unit's full gradients exist from their first
-/// write until their reduction into the owners' shards has ended.
+/// Gradients of strategies that keep 1/W of them, in fp32: a unit's full gradients exist from their
+/// first write until their reduction into the owners' shards has ended. Where they are handed over
+/// at once (optimizer_in_backward) no shard is kept: they are reduced in place, after the unit's
+/// backward has ended, and taken from there.
 class UnitReducer {
  public:
   /// Issues the messages that average `full` over ranks into the owners' shards.
@@ -35,11 +46,12 @@ class UnitReducer {
                                                        comm::Buffer shard, bool accumulate)>;
   /// `by_rank`: the flat memory of every rank's part. Only after the model has been cut into units.
   void allocate(const Model& model, comm::Communicator& comm,
-                const std::vector<sharding::FlatLayout>& by_rank, Reduce reduce);
+                const std::vector<sharding::FlatLayout>& by_rank, const StrategyOptions& options,
+                Reduce reduce);
 
   /// What this rank's optimizer steps; `value_of` says where the piece's weights lie.
-  Owned owned(const Model& model,
-              const std::function<float*(const sharding::Piece&)>& value_of) const;
+  Owned owned(const Model& model, const std::function<float*(const sharding::Piece&)>& value_of);
+  void on_final_gradients(Strategy::TakeGradients take) { take_ = std::move(take); }
   /// Alignment padding of the shard, bytes.
   std::int64_t padding_bytes() const;
 
@@ -60,21 +72,29 @@ class UnitReducer {
 
  private:
   /// Where the trainable parameter at `position` lies in the unit's full gradients.
-  float* full_gradient(UnitGradients& unit, std::size_t position);
+  std::byte* full_gradient(UnitGradients& unit, std::size_t position);
+  std::byte* full_data(const UnitGradients& unit, std::size_t position) const;
+  std::int64_t element() const { return static_cast<std::int64_t>(size_of(dtype_)); }
   void start_reduce(UnitGradients& unit);
   void finish_reduce(UnitGradients& unit);
+  void agree_on_use(UnitGradients& unit);
+  void hand_over(UnitGradients& unit);
+  bool in_place() const { return hands_over_ || dtype_ != DType::kFloat32; }
 
   comm::Communicator* comm_ = nullptr;
   Reduce reduce_;
+  DType dtype_ = DType::kFloat32;  ///< in which gradients travel
+  bool hands_over_ = false;        ///< optimizer_in_backward
+  Strategy::TakeGradients take_;
   std::vector<UnitGradients> units_;
   std::vector<int> position_;    ///< by parameter index: its place among its unit's trainable ones
   sharding::FlatLayout layout_;  ///< of this rank's shards
-  at::Tensor shard_;             ///< this rank's averaged gradients
+  at::Tensor shard_;             ///< this rank's averaged gradients; undefined where none are kept
   std::deque<int> reducing_;     ///< units whose full gradients are in flight, oldest first
 };
 
 /// The padding between pieces of a full buffer is never moved, so it is zeroed once per buffer.
 void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
-                  float* full);
+                  DType dtype, void* full);
 
 }  // namespace shardbench::train

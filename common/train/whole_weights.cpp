@@ -5,29 +5,80 @@
 #include <cstring>
 
 #include "common/memory/category.h"
+#include "common/train/conversion.h"
 
 namespace shardbench::train {
 
-void WholeWeights::allocate(const Model& model, comm::Communicator* peers) {
-  layout_ = sharding::flatten(model.shape(), sharding::keep_all(model.shape()));
-  const memory::CategoryScope scope(memory::Category::kParam);
-  if (peers == nullptr) {
-    private_ = at::zeros({layout_.extent}, at::kFloat);
-    data_ = private_.data_ptr<float>();
-    return;
+void WholeWeights::allocate(const Model& model, const Options& options, const Fill& fill) {
+  const sharding::ModelShape& shape = model.shape();
+  const std::vector<sharding::Range> all = sharding::keep_all(shape);
+  dtype_ = options.dtype;
+  layout_ = sharding::flatten(shape, all, dtype_);
+  allocate_memory(options.peers);
+  if (dtype_ == DType::kFloat32) {
+    fill(layout_, static_cast<float*>(data_));
+  } else {
+    std::vector<sharding::Range> stepped = options.stepped;
+    for (std::size_t p = 0; p < stepped.size(); ++p) {
+      if (!shape.parameters[p].requires_grad) stepped[p] = {};
+    }
+    master_layout_ = sharding::flatten(shape, stepped);
+    const sharding::FlatLayout drawn_layout = sharding::flatten(shape, all);
+    const at::Tensor drawn = at::zeros({drawn_layout.extent}, at::kFloat);
+    auto* values = drawn.mutable_data_ptr<float>();
+    fill(drawn_layout, values);
+    const memory::CategoryScope scope(memory::Category::kParam);
+    masters_ = at::zeros({master_layout_.extent}, at::kFloat);
+    for (const Parameter* p : model.parameters()) {
+      const sharding::Piece* from = drawn_layout.piece_of(p->index());
+      if (from == nullptr) continue;
+      convert_on_threads({values + from->offset, from->count, DType::kFloat32},
+                         {of(p->index()), from->count, dtype_});
+      if (master_layout_.piece_of(p->index()) == nullptr) continue;
+      std::memcpy(this->stepped(p->index()), values + from->offset,
+                  static_cast<std::size_t>(from->count) * sizeof(float));
+    }
   }
-  shared_ = peers->symmetric_empty(static_cast<std::size_t>(layout_.extent) * sizeof(float));
-  data_ = static_cast<float*>(shared_.data());
-  if (shared_.bytes() > 0) std::memset(data_, 0, shared_.bytes());
-}
-
-void WholeWeights::bind(const Model& model) {
   for (Parameter* p : model.parameters()) p->bind(of(p->index()));
 }
 
-float* WholeWeights::of(int parameter) const {
+void WholeWeights::allocate_memory(comm::Communicator* peers) {
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype_)) * layout_.extent;
+  const memory::CategoryScope scope(memory::Category::kParam);
+  if (peers == nullptr) {
+    private_ = at::zeros({bytes}, at::kByte);
+    data_ = private_.mutable_data_ptr();
+    return;
+  }
+  shared_ = peers->symmetric_empty(static_cast<std::size_t>(bytes));
+  data_ = shared_.data();
+  if (shared_.bytes() > 0) std::memset(data_, 0, shared_.bytes());
+}
+
+void WholeWeights::update() {
+  for (const sharding::FlatGroup& group : master_layout_.groups) {
+    for (const sharding::Piece& piece : group.pieces) {
+      convert_on_threads({this->stepped(piece.parameter), piece.count, DType::kFloat32},
+                         {of(piece.parameter), piece.count, dtype_});
+    }
+  }
+}
+
+void* WholeWeights::of(int parameter) const {
   const sharding::Piece* piece = layout_.piece_of(parameter);
-  return data_ + (piece == nullptr ? 0 : piece->offset);  // one without elements lies anywhere
+  if (piece == nullptr) return data_;  // one without elements lies anywhere
+  return static_cast<std::byte*>(data_) +
+         piece->offset * static_cast<std::int64_t>(size_of(dtype_));
+}
+
+float* WholeWeights::stepped(int parameter) const {
+  if (dtype_ == DType::kFloat32) return static_cast<float*>(of(parameter));
+  return masters_.mutable_data_ptr<float>() + master_layout_.piece_of(parameter)->offset;
+}
+
+std::int64_t WholeWeights::padding_bytes() const {
+  return static_cast<std::int64_t>(size_of(dtype_)) * (layout_.extent - layout_.elements) +
+         4 * (master_layout_.extent - master_layout_.elements);
 }
 
 }  // namespace shardbench::train

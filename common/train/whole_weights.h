@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "common/comm/communicator.h"
@@ -10,27 +11,42 @@
 
 namespace shardbench::train {
 
-/// Weights that every rank keeps whole: one flat memory, bound to the model's parameters for life.
+/// Weights that every rank keeps whole: one flat memory in the dtype that operations compute in,
+/// bound to the model's parameters for life. Where that is not fp32 there are fp32 masters beside
+/// it, of what this rank's optimizer steps.
 class WholeWeights {
  public:
-  /// Allocates, zeroed. With `peers` peers can read the memory directly (null: private memory).
-  void allocate(const Model& model, comm::Communicator* peers);
-  /// Makes every parameter of the model usable.
-  void bind(const Model& model);
+  struct Options {
+    DType dtype = DType::kFloat32;
+    std::vector<sharding::Range> stepped;  ///< element range of every parameter
+    comm::Communicator* peers = nullptr;   ///< can read the memory directly; null: private memory
+  };
+  /// Draws initial values into zeroed fp32 memory of that layout.
+  using Fill = std::function<void(const sharding::FlatLayout&, float*)>;
+
+  /// Allocates, fills and makes every parameter of the model usable.
+  void allocate(const Model& model, const Options& options, const Fill& fill);
+  /// The optimizer has changed its values: brings them to what operations read.
+  void update();
 
   const sharding::FlatLayout& layout() const { return layout_; }
-  float* data() const { return data_; }
-  comm::Buffer memory() const { return {data_, layout_.extent, DType::kFloat32}; }
-  /// Where a parameter lies.
-  float* of(int parameter) const;
+  comm::Buffer memory() const { return {data_, layout_.extent, dtype_}; }
+  /// Where the optimizer finds a parameter that this rank steps.
+  float* stepped(int parameter) const;
   /// Alignment padding, bytes.
-  std::int64_t padding_bytes() const { return 4 * (layout_.extent - layout_.elements); }
+  std::int64_t padding_bytes() const;
 
  private:
+  void allocate_memory(comm::Communicator* peers);
+  void* of(int parameter) const;
+
+  DType dtype_ = DType::kFloat32;
   sharding::FlatLayout layout_;
   at::Tensor private_;
   comm::SymmetricMemory shared_;
-  float* data_ = nullptr;
+  void* data_ = nullptr;
+  sharding::FlatLayout master_layout_;  ///< trainable ones only; empty in fp32
+  at::Tensor masters_;
 };
 
 }  // namespace shardbench::train

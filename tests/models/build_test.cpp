@@ -7,6 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/models/fields.h"
+#include "tests/support/numeric.h"
 #include "tests/support/plain_hooks.h"
 
 namespace shardbench::models {
@@ -43,6 +44,48 @@ TEST(Build, EqualsTheShapeOfEveryPreset) {
       expect_equal(build(config)->shape(), shape_of(config));
     }
   }
+}
+
+TEST(Build, HeadsInPartsEqualTheirShapes) {
+  for (const char* name : {"gpt2-nano", "llama-nano"}) {
+    for (const std::int64_t parts : {2, 3, 256}) {
+      ModelConfig config = preset(name);
+      config.tied = false;
+      const std::int64_t whole = shape_of(config).parameter_count();
+      config.split_head = parts;
+      SCOPED_TRACE(config.name + " in " + std::to_string(parts));
+      const sharding::ModelShape shape = shape_of(config);
+      EXPECT_EQ(shape.parameter_count(), whole);
+      expect_equal(build(config)->shape(), shape);
+      const auto units = sharding::plan_units(shape, {});
+      EXPECT_EQ(units.size(), static_cast<std::size_t>(1 + config.layers + parts));
+      EXPECT_TRUE(units.back().name.ends_with("head." + std::to_string(parts - 1)));
+    }
+  }
+}
+
+// Each part has the rows of a whole head that stand in its place: the same logits.
+TEST(Build, AHeadInPartsGivesTheLogitsOfAWholeOne) {
+  ModelConfig config = preset("gpt2-nano");
+  config.layers = 1;
+  config.tied = false;
+  const auto whole = build(config);
+  config.split_head = 3;
+  const auto parts = build(config);
+  testing::PlainHooks a(*whole), b(*parts);
+  a.randomize(0.1);
+  for (const Parameter* p : whole->parameters()) {
+    if (p->name() != "lm_head.weight") b.value(p->name()).copy_(a.value(p->name()));
+  }
+  std::int64_t row = 0;
+  for (int part = 0; part < 3; ++part) {
+    at::Tensor& rows = b.value("lm_head." + std::to_string(part) + ".weight");
+    rows.copy_(a.value("lm_head.weight").narrow(0, row, rows.size(0)));
+    row += rows.size(0);
+  }
+  EXPECT_EQ(row, 256);
+  const at::Tensor tokens = at::randint(256, {2, 9}, at::kLong);
+  EXPECT_TRUE(testing::close_to((*parts)(tokens), (*whole)(tokens), 1e-6));
 }
 
 TEST(Build, RefusesABadConfiguration) {

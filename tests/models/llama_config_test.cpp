@@ -151,12 +151,13 @@ TEST(Limits, TheLargestSizesKeepByteCountsWithinSixtyThreeBits) {
 TEST(Fields, NameWhatEachFamilyReads) {
   EXPECT_EQ(keys_of(Family::kMlp),
             (std::vector<std::string>{"layers", "hidden", "vocab", "context", "dropout"}));
-  EXPECT_EQ(keys_of(Family::kGpt2), (std::vector<std::string>{"layers", "heads", "hidden", "vocab",
-                                                              "context", "tied", "dropout"}));
-  EXPECT_EQ(
-      keys_of(Family::kLlama),
-      (std::vector<std::string>{"layers", "heads", "hidden", "vocab", "context", "tied", "kv_heads",
-                                "feed_forward", "qkv_bias", "rope_theta", "norm_eps"}));
+  EXPECT_EQ(keys_of(Family::kGpt2),
+            (std::vector<std::string>{"layers", "heads", "hidden", "vocab", "context", "tied",
+                                      "split_head", "dropout"}));
+  EXPECT_EQ(keys_of(Family::kLlama),
+            (std::vector<std::string>{"layers", "heads", "hidden", "vocab", "context", "tied",
+                                      "split_head", "kv_heads", "feed_forward", "qkv_bias",
+                                      "rope_theta", "norm_eps"}));
   EXPECT_EQ(name_of(Family::kMlp), "mlp");
   EXPECT_EQ(name_of(Family::kConvnet), "convnet");
   EXPECT_EQ(name_of(Family::kGpt2), "gpt2");

@@ -140,6 +140,34 @@ TEST(Flatten, PieceOfFindsEveryKeptParameterAndNoOther) {
   });
 }
 
+TEST(Flatten, InWholeEveryElementHasOnePlace) {
+  for_each_sharding([](const ModelShape& model, int world_size, const Keep& keep) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const FlatLayout whole = flatten(model, keep_all(model), dtype);
+      std::vector<int> owners(static_cast<std::size_t>(whole.extent), 0);
+      std::int64_t elements = 0;
+      for (int rank = 0; rank < world_size; ++rank) {
+        const FlatLayout own = flatten_in_whole(model, keep(model, world_size, rank), dtype);
+        EXPECT_EQ(own.extent, whole.extent);
+        elements += own.elements;
+        for (const FlatGroup& group : own.groups) {
+          for (const Piece& piece : group.pieces) {
+            const Piece* all = whole.piece_of(piece.parameter);
+            EXPECT_EQ(piece.offset, all->offset + piece.begin);
+            EXPECT_LE(piece.offset + piece.count, all->offset + all->count);
+            for (std::int64_t i = 0; i < piece.count; ++i) {
+              ++owners[static_cast<std::size_t>(piece.offset + i)];
+            }
+          }
+        }
+      }
+      EXPECT_EQ(elements, whole.elements);
+      EXPECT_LE(*std::max_element(owners.begin(), owners.end()), 1);
+      EXPECT_EQ(std::accumulate(owners.begin(), owners.end(), std::int64_t{0}), whole.elements);
+    }
+  });
+}
+
 TEST(Flatten, OfNothingIsEmpty) {
   ShapeBuilder build;
   build.parameter(0, "weight", {3, 4});

@@ -52,6 +52,58 @@ TEST_F(Gpt2Formulas, MeanTrafficIsTwoAndThreeTimesTheFraction) {
   EXPECT_EQ(mean_sent(FormulaKind::kFsdp), 2.0);
 }
 
+// torchtitan's recipe, bf16 weights and fp32 gradients on the wire: full sharding sends what ddp
+// sends; with gradients in bf16, too, three quarters of it.
+TEST_F(Gpt2Formulas, BytesFollowTheDtypesOfMessages) {
+  const auto mean_sent = [&](FormulaKind kind) {
+    std::int64_t sent = 0;
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const FormulaTraffic& entry : formula_traffic(kind, input_, rank)) {
+        sent += entry.algo_bytes;
+      }
+    }
+    return static_cast<double>(sent) / 2 / (163'037'184 * 0.5);  // bytes per parameter over f
+  };
+  input_.compute_dtype = DType::kBFloat16;
+  EXPECT_EQ(mean_sent(FormulaKind::kDdp), 8.0);
+  EXPECT_EQ(mean_sent(FormulaKind::kZero1), 6.0);  // gradients at 4 bytes, weights at 2
+  EXPECT_EQ(mean_sent(FormulaKind::kZero2), 6.0);
+  EXPECT_EQ(mean_sent(FormulaKind::kZero3), 8.0);
+  EXPECT_EQ(mean_sent(FormulaKind::kFsdp), 8.0);
+  input_.reduce_dtype = DType::kBFloat16;
+  EXPECT_EQ(mean_sent(FormulaKind::kDdp), 4.0);
+  EXPECT_EQ(mean_sent(FormulaKind::kFsdp), 6.0);
+}
+
+TEST_F(Gpt2Formulas, MastersAndWholeCopies) {
+  const std::int64_t p = 163'037'184;
+  input_.compute_dtype = DType::kFloat16;
+  const auto both_ranks = [&](FormulaKind kind) {
+    return formula_memory(kind, input_, 0).persistent() +
+           formula_memory(kind, input_, 1).persistent();
+  };
+  EXPECT_EQ(both_ranks(FormulaKind::kDdp), 2 * p * (2 + 4 + 4 + 8));
+  EXPECT_EQ(both_ranks(FormulaKind::kZero1), 2 * p * (2 + 4) + p * (4 + 8));
+  EXPECT_EQ(both_ranks(FormulaKind::kZero2), 2 * p * 2 + p * (4 + 4 + 8));
+  EXPECT_EQ(both_ranks(FormulaKind::kZero3), p * 16);
+  EXPECT_EQ(both_ranks(FormulaKind::kFsdp), p * 16);
+  const std::int64_t block = 12 * 768 * 768 + 13 * 768;
+  EXPECT_EQ(unsharded_bound_bytes(input_, 1), (p - 12 * block + 2 * block) * 2);
+}
+
+TEST_F(Gpt2Formulas, NoGradientIsKeptWithTheOptimizerInBackward) {
+  const std::int64_t p = 163'037'184;
+  input_.optimizer_in_backward = true;
+  const auto both_ranks = [&](FormulaKind kind) {
+    return formula_memory(kind, input_, 0).persistent() +
+           formula_memory(kind, input_, 1).persistent();
+  };
+  EXPECT_EQ(both_ranks(FormulaKind::kZero2), 2 * p * 4 + p * 8);
+  EXPECT_EQ(both_ranks(FormulaKind::kZero3), p * 12);
+  EXPECT_EQ(both_ranks(FormulaKind::kFsdp), p * 12);
+  EXPECT_EQ(formula_memory(FormulaKind::kFsdp, input_, 0).grad, 0);
+}
+
 TEST_F(Gpt2Formulas, UnshardedBoundIsRootAndTwoBlocks) {
   const std::int64_t block = 12 * 768 * 768 + 13 * 768;
   const std::int64_t root = 163'037'184 - 12 * block;

@@ -211,6 +211,32 @@ TEST(TorchNnAdapter, RefusalsNameThePlace) {
               HasSubstr("does not map 2 tensor(s) to one"));
 }
 
+TEST(TorchNnAdapter, LowerPrecisionIsRefusedByName) {
+  torch::nn::Sequential mixed(torch::nn::Linear(2, 2),
+                              torch::nn::LayerNorm(torch::nn::LayerNormOptions({2})));
+  mixed->ptr(0)->to(at::kBFloat16);  // and a norm in fp32 beside it
+  EXPECT_THAT(message_of([&] { torch_nn::adapt(mixed); }),
+              HasSubstr("parameter 0.weight is BFloat16; adapted modules train in fp32 only"));
+  torch::nn::Linear net(2, 2);
+  const auto model = torch_nn::adapt(net);
+  const auto ranks = comm::make_local();
+  train::SessionOptions options;
+  options.strategy.compute_dtype = DType::kBFloat16;
+  for (const char* strategy : {"ddp", "fsdp"}) {
+    EXPECT_THAT(
+        message_of([&] { train::Session session(*model, make(strategy), *ranks, options); }),
+        HasSubstr("parameter weight stands for an fp32 tensor of a torch::nn module, which "
+                  "cannot compute in bf16"));
+  }
+  // Gradients may travel narrow: what they are kept in is fp32.
+  options.strategy = {};
+  options.strategy.reduce_dtype = DType::kBFloat16;
+  train::Session session(*model, make("fsdp"), *ranks, options);
+  const auto loss = [&](int) { return (*model)(at::ones({3, 2})).square().mean(); };
+  const double before = session.step(loss).loss;
+  EXPECT_LT(session.step(loss).loss, before);
+}
+
 TEST(TorchNnAdapter, ASparseGradientIsRefusedByName) {
   torch::nn::Embedding net(torch::nn::EmbeddingOptions(5, 2).sparse(true));
   const auto model = torch_nn::adapt(net);

@@ -103,6 +103,7 @@ TEST(Judge, WholeBatchReferenceMustBeClose) {
 
 TEST(Judge, LooksAtWholeCopiesAndBuffersOfEveryRank) {
   Made m = made(false);
+  m.reference.whole_values = {10, 50};
   m.reference.buffer_names = {"mean"};
   m.reference.buffer_digests = {5};
   for (RankResult& rank : m.run.ranks) {

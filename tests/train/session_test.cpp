@@ -150,6 +150,57 @@ TEST(Session, RefusesWhatMakesNoSense) {
   EXPECT_EQ(session.steps(), 0);
 }
 
+TEST(Session, OptimizerInBackwardIsTheSameStep) {
+  const train::Registry registry = all_strategies();
+  const auto digest_after = [&](const std::string& name, bool in_backward,
+                                comm::Communicator& ranks) {
+    at::set_num_threads(1);
+    const auto model = models::build(models::preset("mlp"));
+    train::SessionOptions options;
+    options.strategy.optimizer_in_backward = in_backward;
+    options.optimizer.lr_warmup = 2;
+    train::Session session(*model, registry.find(name).make(), ranks, options);
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor x = tokens(step, 0, ranks.rank());
+      session.step([&](int) { return (*model)(x, x); });
+    }
+    return digest_of(session.strategy().owned());
+  };
+  for (const char* name : {"zero2", "zero3", "fsdp"}) {
+    const auto job = comm::Job::create({.world_size = 2, .timeout = std::chrono::seconds(60)});
+    const auto outcome = comm::run_forked(job, [&](int rank) -> std::string {
+      const auto ranks = comm::make_shm(job, rank);
+      const std::uint64_t after = digest_after(name, false, *ranks);
+      SHARDBENCH_CHECK_EQ(digest_after(name, true, *ranks), after);
+      return "same";
+    });
+    EXPECT_TRUE(outcome.ok) << name << ": "
+                            << (outcome.failure ? outcome.failure->message : "no result");
+  }
+}
+
+TEST(Session, OptimizerInBackwardNeedsWhatItSteps) {
+  const auto model = models::build(models::preset("mlp"));
+  const auto ranks = comm::make_local();
+  const auto refusal = [&](const char* strategy, double max_norm, int micro_batches) {
+    train::SessionOptions options;
+    options.strategy.optimizer_in_backward = true;
+    options.max_norm = max_norm;
+    try {
+      train::Session session(*model, all_strategies().find(strategy).make(), *ranks, options);
+      const at::Tensor x = tokens(0, 0, 0);
+      session.step([&](int) { return (*model)(x, x); }, micro_batches);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("ddp", 0, 1), HasSubstr("zero2, zero3 or fsdp"));
+  EXPECT_THAT(refusal("fsdp", 1, 1), HasSubstr("--max-norm"));
+  EXPECT_THAT(refusal("fsdp", 0, 2), HasSubstr("nearest: 1"));
+  EXPECT_EQ(refusal("fsdp", 0, 1), "");
+}
+
 TEST(Session, LearningRateCanBeChanged) {
   const auto model = models::build(models::preset("mlp"));
   const auto ranks = comm::make_local();

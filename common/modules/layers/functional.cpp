@@ -147,17 +147,20 @@ at::Tensor add_to_each(const at::Tensor& x, const at::Tensor& rows) {
 }
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) {
+  const auto logsumexp = std::make_shared<at::Tensor>();
   return run_op(
       {logits}, {},
       [&] {
         overwritten(logits);
         as_activation(logits);
-        return as_activation(ops::cross_entropy(logits, targets));
+        ops::CrossEntropyResult result = ops::cross_entropy(logits, targets);
+        if (result.logsumexp.defined()) *logsumexp = as_activation(std::move(result.logsumexp));
+        return as_activation(std::move(result.loss));
       },
-      [buffer = saved(logits), targets](const Tensors& grads,
-                                        const std::vector<bool>& needs) -> Tensors {
+      [buffer = saved(logits), targets, logsumexp](const Tensors& grads,
+                                                   const std::vector<bool>& needs) -> Tensors {
         if (!grads[0].defined() || !needs[0]) return {at::Tensor()};
-        return {ops::cross_entropy_backward(grads[0], buffer, targets)};
+        return {ops::cross_entropy_backward(grads[0], buffer, targets, *logsumexp)};
       });
 }
 

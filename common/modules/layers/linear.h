@@ -15,6 +15,7 @@ class Linear : public Module {
   explicit Linear(Parameter& weight);
 
   std::string_view class_name() const override { return "Linear"; }
+  Parameter& weight() { return *weight_; }
 
  protected:
   /// (x [..., in]) -> [..., out].

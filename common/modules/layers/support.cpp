@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "common/memory/allocator.h"
+#include "common/ops/store.h"
 
 namespace shardbench {
 
@@ -21,12 +22,7 @@ at::Tensor as_activation(at::Tensor tensor) {
 
 void write_gradient_from(Parameter* parameter, const at::Tensor& gradient) {
   write_gradient(parameter, [&](const at::Tensor& view, bool accumulate) {
-    at::Tensor target = view;
-    if (accumulate) {
-      target.add_(gradient);
-    } else {
-      target.copy_(gradient);
-    }
+    ops::store(view, gradient, accumulate);
   });
 }
 
