@@ -14,6 +14,7 @@
 #include "bench/collectives/report.h"
 #include "bench/compare/document.h"
 #include "bench/compare/output_file.h"
+#include "bench/peers/collectives.h"
 #include "common/core/error.h"
 #include "common/core/machine_info.h"
 
@@ -28,8 +29,12 @@ struct CollectivesFlags {
   std::string format = "table";
   std::string out;
   std::map<std::string, std::string> context;
+  std::vector<std::string> peers;
   bool quiet = false;
 };
+
+/// With peers: how often all of them measure all rows.
+constexpr int kRounds = 2;
 
 bench::CollectivesRequest request_of(const CollectivesFlags& flags) {
   bench::CollectivesRequest request = flags.request;
@@ -37,7 +42,9 @@ bench::CollectivesRequest request_of(const CollectivesFlags& flags) {
   return request;
 }
 
+/// `results`: collectives_json or peers_json.
 nlohmann::ordered_json document_of(const bench::CollectivesReport& report,
+                                   const nlohmann::ordered_json& results,
                                    const CollectivesFlags& flags, const Program& program) {
   bench::Request request;  // what the context says of machine and program
   request.worlds = {report.request.world_size};
@@ -47,7 +54,7 @@ nlohmann::ordered_json document_of(const bench::CollectivesReport& report,
       request, {program.args, flags.context, program.executable, program.torch_version});
   for (const char* key : {"seed", "deterministic"}) context.erase(key);
   nlohmann::ordered_json document = {{"schema_version", 1}, {"context", std::move(context)}};
-  document.update(bench::collectives_json(report));
+  document.update(results);
   return document;
 }
 
@@ -58,14 +65,76 @@ void warn_about_cores(const bench::CollectivesRequest& request) {
                   request.world_size, cores));
 }
 
+/// What goes to stdout and into the file; the exit code.
+struct Shown {
+  std::string json;
+  std::string text;
+  bench::Table table;
+  int code = kExitDone;
+  bool has_table = true;
+};
+
+int show(const Shown& shown, const CollectivesFlags& flags,
+         const std::optional<bench::OutputFile>& file) {
+  const bool kept = !file || write_results(*file, shown.json);
+  if (flags.format == "json") {
+    fmt::print("{}", shown.json);
+  } else if (shown.has_table) {
+    fmt::print("{}", flags.format == "table" ? shown.text
+                     : flags.format == "csv" ? bench::to_csv({&shown.table})
+                                             : bench::to_markdown(shown.table));
+  }
+  return kept ? shown.code : std::max(shown.code, kExitWrong);
+}
+
+/// Says on stderr what went wrong with ours.
+void print_failures(const bench::CollectivesReport& report, const Program& program) {
+  if (report.failure) {
+    say_failure(program, fmt::format("shardbench: {}\n", report.failure->message));
+  }
+  if (report.wrong() > 0) say(fmt::format("shardbench: {} elements are wrong\n", report.wrong()));
+}
+
+int beside_peers(const CollectivesFlags& flags, const bench::CollectivesRequest& request,
+                 const std::optional<bench::OutputFile>& file, const Program& program) {
+  ProgressLine progress(!flags.quiet);
+  int runs = 0;
+  const int all = kRounds * (1 + static_cast<int>(flags.peers.size()));
+  const bench::PeersReport report = bench::run_beside_peers(
+      *program.ranks, request, flags.peers, bench::find_peer_tools(program.executable),
+      program.executable, kRounds,
+      [&](const std::string& what) { progress.begin(what, ++runs, all); });
+  progress.clear();
+  print_failures(report.ours, program);
+  for (const bench::CollectivePeer& peer : report.peers) {
+    if (peer.failure) say(fmt::format("shardbench: {}: {}\n", peer.name, peer.failure->message));
+  }
+  return show({text_of(document_of(report.ours, bench::peers_json(report), flags, program)),
+               bench::peers_text(report), bench::peers_table(report), report.exit_code(),
+               !report.ours.failure},
+              flags, file);
+}
+
+/// Throws UserError for what cannot be done beside peers.
+void check_peers(const CollectivesFlags& flags, const bench::CollectivesRequest& request,
+                 const Program& program) {
+  if (flags.peers.empty()) return;
+  bench::refuse_unknown_to_peers(request);
+  if (program.ranks->launched_world_size() > 0) {
+    throw UserError("--peers: peers start their own ranks; run it without mpirun or torchrun");
+  }
+}
+
 int collectives_command(const CollectivesFlags& flags, const Program& program) {
   const bench::CollectivesRequest request = request_of(flags);
   const std::size_t rows = bench::plan_cases(request).size();
   bench::require_memory(request, bench::available_memory());
+  check_peers(flags, request, program);
   std::optional<bench::OutputFile> file;
   if (!flags.out.empty() && program.speaks()) file.emplace(flags.out);
   if (!flags.quiet) warn_about_cores(request);
 
+  if (!flags.peers.empty()) return beside_peers(flags, request, file, program);
   ProgressLine progress(!flags.quiet);
   progress.begin("collectives", 1, 1);
   const bench::CollectivesReport report = bench::run_collectives(
@@ -73,22 +142,11 @@ int collectives_command(const CollectivesFlags& flags, const Program& program) {
       [&](std::int64_t done) { progress.step(static_cast<int>(done), static_cast<int>(rows)); });
   progress.clear();
 
-  if (report.failure) {
-    say_failure(program, fmt::format("shardbench: {}\n", report.failure->message));
-  }
-  if (report.wrong() > 0) say(fmt::format("shardbench: {} elements are wrong\n", report.wrong()));
-  std::string json;
-  if (file || flags.format == "json") json = text_of(document_of(report, flags, program));
-  const bool kept = !file || write_results(*file, json);
-  if (flags.format == "json") {
-    fmt::print("{}", json);
-  } else if (!report.failure) {
-    const bench::Table table = bench::collectives_table(report);
-    fmt::print("{}", flags.format == "table" ? bench::collectives_text(report)
-                     : flags.format == "csv" ? bench::to_csv({&table})
-                                             : bench::to_markdown(table));
-  }
-  return kept ? report.exit_code() : std::max(report.exit_code(), kExitWrong);
+  print_failures(report, program);
+  return show({text_of(document_of(report, bench::collectives_json(report), flags, program)),
+               bench::collectives_text(report), bench::collectives_table(report),
+               report.exit_code(), !report.failure},
+              flags, file);
 }
 
 template <typename Item, typename Parse>
@@ -138,6 +196,18 @@ void add_what(CLI::App& app, CollectivesFlags& flags) {
             [&](std::int64_t n) { request.root = static_cast<int>(n); })
       ->default_str("0")
       ->group(group);
+}
+
+void add_peers(CLI::App& app, CollectivesFlags& flags) {
+  add_value(
+      app, "--peers", "A,B", "the same rows in other libraries, in turns: gloo, mpi",
+      [&](const std::string& text) {
+        flags.peers.clear();
+        for (const std::string& name : parse_list("--peers", text)) {
+          flags.peers.push_back(parse_choice("--peers", name, bench::collective_peer_names()));
+        }
+      })
+      ->group("What is measured");
 }
 
 void add_how(CLI::App& app, CollectivesFlags& flags, const Program& program) {
@@ -228,6 +298,7 @@ void add_collectives(CLI::App& app, const Program& program, Command& chosen) {
       "collectives", "bandwidth of each collective, with the columns and flags of nccl-tests");
   const auto flags = std::make_shared<CollectivesFlags>();
   add_what(*command, *flags);
+  add_peers(*command, *flags);
   add_how(*command, *flags, program);
   add_output(*command, *flags);
   command->callback([&chosen, &program, flags] {

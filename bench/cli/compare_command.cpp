@@ -15,6 +15,7 @@
 #include "bench/compare/output_file.h"
 #include "bench/compare/read_document.h"
 #include "bench/compare/screens.h"
+#include "bench/peers/training.h"
 #include "common/core/error.h"
 #include "common/core/format.h"
 #include "common/core/machine_info.h"
@@ -45,6 +46,14 @@ void print_failures(const bench::Comparison& comparison, const Program& program)
     const std::string what = row->right() ? row->traffic_error : bench::verdict_text(*row);
     if (what.empty()) continue;
     say_failure(program, fmt::format("shardbench: {}: {}\n", title, what));
+  }
+  for (const bench::Block& block : comparison.blocks) {
+    for (const bench::PeerRow& peer : block.peers) {
+      if (peer.right()) continue;
+      say(fmt::format("shardbench: {} {}: {}\n", peer.kind().title,
+                      bench::block_title(comparison.request, block.rows.front().config),
+                      bench::verdict_text(peer)));
+    }
   }
   if (comparison.signal != 0) {
     say(fmt::format("shardbench: stopped by signal {}\n", comparison.signal));
@@ -92,8 +101,23 @@ int show_stored(const Flags& flags, const Program& program) {
       throw UserError::format("--from {}", error.what());
     }
   }();
+  if (flags.table == "peers" && stored.comparison.request.peers.empty()) {
+    throw UserError::format("--table peers: {} has no peers", flags.from);
+  }
   fmt::print("{}", comparison_text(flags, stored.comparison, {stored.context, stored.config}, {}));
   return stored.okay ? kExitDone : kExitWrong;
+}
+
+/// Whether the peers that were asked for can do the job, and the table of peers has any.
+void check_peers(const Flags& flags, const bench::Request& request, const Program& program) {
+  if (!request.peers.empty()) {
+    bench::refuse_unknown_to_peers(request);
+    if (program.ranks != nullptr && program.ranks->launched_world_size() > 0) {
+      throw UserError("--peers: peers start their own ranks; run it without mpirun or torchrun");
+    }
+  } else if (flags.table == "peers") {
+    throw UserError("--table peers: nobody to show; give --peers torch, deepspeed or single rows");
+  }
 }
 
 bench::Comparison run_all(const Flags& flags, const bench::Request& request,
@@ -134,6 +158,7 @@ int compare_command(const Flags& flags, const CLI::App& command, const Program& 
   bench::Request request = make_request(flags, program.registry, program.executable);
   resolve_backend(request, program);
   validate_all(request, program, !flags.dry_run);
+  check_peers(flags, request, program);
   if (flags.dry_run) {
     print_warnings(flags, request, program);
     print_plan(request, program, flags.format);
@@ -183,6 +208,11 @@ void add_table_flags(CLI::App& command, Flags& flags) {
               flags.from = text;
             })
       ->group(group);
+  add_switch(command, "--limit",
+             "measure every operation, the optimizer and a copy by themselves, and show step times "
+             "beside their sum (--table time)",
+             &flags.limit)
+      ->group(group);
   add_value(command, "--peak-tflops", "X",
             "10^12 operations per second that one rank can do: adds the utilisation (mfu)",
             [&flags](const std::string& text) {
@@ -215,6 +245,11 @@ void add_compare(CLI::App& app, const Program& program, Command& chosen) {
               require_distinct("--world", text, numbers);
             })
       ->default_str(fmt::format("{}", flags->worlds.front()))
+      ->group("Work");
+  add_value(*command, "--peers", "A,B,..",
+            "the same work in other frameworks, under the strategies: torch, deepspeed, or single "
+            "rows of theirs (see --list)",
+            [flags](const std::string& text) { flags->peers = parse_list("--peers", text); })
       ->group("Work");
   add_model_flags(*command, *flags);
   add_work_flags(*command, *flags);

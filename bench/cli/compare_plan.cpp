@@ -7,6 +7,7 @@
 #include "bench/cli/screen.h"
 #include "bench/compare/cells.h"
 #include "bench/compare/format.h"
+#include "common/core/format.h"
 #include "common/models/config.h"
 
 namespace shardbench::cli {
@@ -76,10 +77,14 @@ std::string count_of_runs(const bench::Request& request, const Program& program)
   const std::string repetitions = request.repetitions > 1
                                       ? fmt::format(" x {} repetitions", request.repetitions)
                                       : std::string();
-  return fmt::format("{} training runs of {} + {} steps: {} reference{}, {} strategies{}{}",
+  const std::string peers =
+      request.peers.empty()
+          ? std::string()
+          : fmt::format(" and {} peers ({})", request.peers.size(), join(request.peers));
+  return fmt::format("{} training runs of {} + {} steps: {} reference{}, {} strategies{}{}{}",
                      bench::runs_of(request, program.registry), request.base.warmup,
                      request.base.steps, references, references == 1 ? "" : "s",
-                     request.strategies.size(), combinations, repetitions);
+                     request.strategies.size(), peers, combinations, repetitions);
 }
 
 void print_plan(const bench::Request& request, const Program& program, const std::string& format) {

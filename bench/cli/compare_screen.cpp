@@ -32,9 +32,9 @@ std::string comparison_text(const Flags& flags, const bench::Comparison& compari
 bench::Invocation invocation_of(const bench::Request& request,
                                 const std::vector<std::string>& args) {
   bench::Invocation invocation;
-  invocation.command =
-      bench::command_of(args, {"--world", "--nproc", "--link", "--table", "--out", "--format",
-                               "--repetitions", "--quiet", "--explain"});
+  invocation.command = bench::command_of(
+      args, {"--world", "--nproc", "--link", "--link-inter", "--ranks-per-host", "--table", "--out",
+             "--format", "--repetitions", "--quiet", "--explain"});
   if (request.worlds != std::vector<int>{2}) {
     invocation.world = fmt::format(" --world {}", fmt::join(request.worlds, ","));
   }

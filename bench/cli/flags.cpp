@@ -156,6 +156,7 @@ void add_model_flags(CLI::App& app, Flags& flags) {
   size("--hidden", flags.hidden, "width");
   size("--feed-forward", flags.feed_forward, "inner width of a Llama's blocks");
   size("--vocab", flags.vocab, "token values");
+  size("--split-head", flags.split_head, "units that an untied output head is cut into");
   add_switch(app, "--untied", "give the output head its own weights", &flags.untied)->group(group);
   add_value(
       app, "--dropout", "X", "dropout probability",
@@ -237,6 +238,7 @@ void add_work_flags(CLI::App& app, Flags& flags) {
   add_real(app, "--max-norm", 0, "clip the gradient to this norm; 0: no clipping", &flags.max_norm)
       ->default_str("0")
       ->group(group);
+  add_precision_flags(app, flags);
 }
 
 void add_strategy_flags(CLI::App& app, Flags& flags) {
@@ -301,6 +303,18 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
             [&](const std::string& text) { flags.options.init = train::parse_init(text); })
       ->default_str("deferred")
       ->group(group);
+  add_switch(app, "--optimizer-in-backward",
+             "step a unit's weights as soon as its gradients are reduced, so that none is kept "
+             "(zero2, zero3, fsdp)",
+             &flags.options.optimizer_in_backward)
+      ->group(group);
+  add_value(
+      app, "--collectives", "HOW",
+      "direct (peers copy from each other's memory), staged (all through buffers) or in-place "
+      "(zero3 and fsdp read weights where their owners keep them: no gathers, one host)",
+      [&](const std::string& text) { flags.options.collectives = train::parse_collectives(text); })
+      ->default_str("direct")
+      ->group(group);
   add_value(app, "--backend", "NAME", kBackendHelp,
             [&](const std::string& text) { flags.backend = parse_backend(text); })
       ->default_str("auto")
@@ -311,6 +325,18 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
               flags.sweep.links = links(text);
               flags.link = first_of(flags.sweep.links);
             })
+      ->group(group);
+  add_value(app, "--link-inter", "RATE,LATENCY",
+            "with --link and --ranks-per-host: the ports of whole hosts, which every byte between "
+            "them crosses once",
+            [&](const std::string& text) { flags.link_inter = comm::LinkSpeed::parse(text); })
+      ->group(group);
+  add_count(app, "--ranks-per-host", 1, 1024, "of the emulated hosts (--link-inter)",
+            [&](std::int64_t n) { flags.ranks_per_host = static_cast<int>(n); })
+      ->group(group);
+  add_switch(app, "--comm-thread",
+             "a thread per rank carries its communication while the rank computes",
+             &flags.comm_thread)
       ->group(group);
 }
 

@@ -18,7 +18,8 @@ namespace shardbench::cli {
 struct Flags {
   // Model: a preset or a file, and sizes over it.
   std::string model = "gpt2-nano";
-  std::optional<std::int64_t> layers, heads, kv_heads, hidden, feed_forward, vocab, positions;
+  std::optional<std::int64_t> layers, heads, kv_heads, hidden, feed_forward, vocab, positions,
+      split_head;
   bool untied = false;
   std::optional<double> dropout;
   // Work.
@@ -32,12 +33,18 @@ struct Flags {
   std::uint64_t seed = 1;
   train::OptimizerConfig optimizer;
   double max_norm = 0;
+  std::optional<train::LossScale> loss_scale;
   // How strategies work.
   train::StrategyOptions options;
-  std::optional<comm::LinkModel> link;
+  std::optional<comm::LinkModel> link;  ///< of ranks; --link-inter comes on top in make_request
+  std::optional<comm::LinkSpeed> link_inter;
+  std::optional<int> ranks_per_host;
+  bool comm_thread = false;
   std::string backend = "auto";
   bench::Sweep sweep;  ///< lists of two values or more; their first one stands in its own place
+  bool limit = false;
   double peak_tflops = 0;
+  std::vector<std::string> peers;  ///< items of --peers
   // Measurement.
   int warmup = 2;
   int steps = 10;
@@ -63,6 +70,7 @@ struct Flags {
 /// The flag groups. Each adds its flags to `app`; values land in `flags`, which must outlive it.
 void add_model_flags(CLI::App& app, Flags& flags);
 void add_work_flags(CLI::App& app, Flags& flags);
+void add_precision_flags(CLI::App& app, Flags& flags);  ///< part of the work flags
 void add_strategy_flags(CLI::App& app, Flags& flags);
 void add_measurement_flags(CLI::App& app, Flags& flags);
 void add_output_flags(CLI::App& app, Flags& flags,

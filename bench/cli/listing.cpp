@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/cli/screen.h"
+#include "bench/compare/peer.h"
 #include "bench/compare/screens.h"
 #include "bench/compare/table.h"
 #include "common/core/format.h"
@@ -26,6 +27,10 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kUnits = {{
     {"class:NAME", "modules of this class, such as class:TransformerBlock"},
 }};
 
+std::string peer_text(const bench::PeerKind& kind) {
+  return fmt::format("{}, under our {}", kind.title, kind.counterpart);
+}
+
 std::string sizes_of(const models::ModelConfig& model) {
   return fmt::format("{} layers, width {}, vocabulary {}, context {}", model.layers, model.hidden,
                      model.vocab, model.context);
@@ -43,11 +48,19 @@ json list_json(const Program& program) {
   for (const train::StrategyEntry& entry : program.registry.entries()) {
     strategies.push_back({{"name", entry.name}, {"summary", entry.summary}});
   }
+  json peers = json::array();
+  for (const bench::PeerKind& kind : bench::peer_kinds()) {
+    peers.push_back({{"name", kind.name},
+                     {"framework", kind.framework},
+                     {"title", kind.title},
+                     {"counterpart", kind.counterpart}});
+  }
   json units = json::array();
   for (const auto& [name, what] : kUnits) units.push_back({{"name", name}, {"summary", what}});
   return {{"models", std::move(models)},
           {"strategies", std::move(strategies)},
           {"units", std::move(units)},
+          {"peers", std::move(peers)},
           {"tables", bench::table_names()}};
 }
 
@@ -67,6 +80,9 @@ bench::Table list_table(const Program& program) {
     table.add_row({"--strategy", entry.name, "", entry.summary});
   }
   for (const auto& [name, what] : kUnits) table.add_row({"--units", name, "", what});
+  for (const bench::PeerKind& kind : bench::peer_kinds()) {
+    table.add_row({"--peers", kind.name, "", peer_text(kind)});
+  }
   for (const std::string& name : bench::table_names()) table.add_row({"--table", name, "", ""});
   return table;
 }
@@ -84,6 +100,10 @@ void print_text(const Program& program) {
   }
   fmt::print("Units (--units)\n");
   for (const auto& [name, what] : kUnits) fmt::print("  {:<12} {}\n", name, what);
+  fmt::print("Peers (--peers; torch and deepspeed stand for all of theirs)\n");
+  for (const bench::PeerKind& kind : bench::peer_kinds()) {
+    fmt::print("  {:<14} {}\n", kind.name, peer_text(kind));
+  }
   fmt::print("Tables of compare (--table)\n  {}\n", join(bench::table_names(), " "));
 }
 

@@ -1,12 +1,15 @@
 #include <csignal>
 #include <cstdio>
+#include <memory>
 
 #include "bench/cli/launched.h"
 #include "bench/cli/program.h"
 #include "bench/cli/strategies.h"
+#include "bench/peers/training.h"
 #include "common/comm/launch/environment.h"
 #include "common/comm/store/tcp_store.h"
 #include "common/core/error.h"
+#include "common/train/initial_file.h"
 #include "common/train/runner.h"
 
 namespace {
@@ -36,6 +39,23 @@ bench::Engine engine_for(const cli::Program& program) {
   engine.judge = train::judge;
   engine.tune = [&program](const train::RunConfig& config) {
     train::TuningRun run = train::run_tuning(*program.ranks, config);
+    if (run.signal != 0) ignore_signals();
+    return run;
+  };
+  engine.limit = [&program](const train::RunConfig& config) {
+    train::LimitRun run = train::run_limit(*program.ranks, config);
+    if (run.signal != 0) ignore_signals();
+    return run;
+  };
+  const auto peers = std::make_shared<bench::PeerTrainer>(
+      bench::find_peer_tools(cli::executable_path()),
+      [&program](const train::RunConfig& config, const std::string& path) {
+        const train::InitialFile file = train::write_initial_weights(*program.ranks, config, path);
+        return bench::WeightsError{file.error, file.signal};
+      });
+  engine.run_peer = [peers](const bench::PeerKind& kind, const train::RunConfig& config,
+                            const train::Progress& progress) {
+    bench::PeerRun run = peers->run(kind, config, progress);
     if (run.signal != 0) ignore_signals();
     return run;
   };

@@ -49,6 +49,7 @@ models::ModelConfig make_model(const Flags& flags) {
   apply("hidden", flags.hidden, model.hidden);
   apply("feed_forward", flags.feed_forward, model.feed_forward);
   apply("vocab", flags.vocab, model.vocab);
+  apply("split_head", flags.split_head, model.split_head);
   apply("context", flags.positions, model.context);
   apply("dropout", flags.dropout, model.dropout);
   if (flags.untied) {

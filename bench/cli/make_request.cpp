@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "bench/cli/flags.h"
+#include "bench/compare/peer.h"
+#include "common/comm/comm_thread.h"
 #include "common/core/error.h"
 #include "common/models/config.h"
 #include "common/models/convnet_stages.h"
@@ -57,6 +59,35 @@ std::string training_data(const Flags& flags, const std::string& executable) {
   return corpus;
 }
 
+/// Puts hosts around the ranks of every emulated link.
+void add_hosts(const Flags& flags, bench::Request& request) {
+  if (!flags.link_inter && !flags.ranks_per_host) return;
+  if (!flags.link_inter || !flags.ranks_per_host) {
+    throw UserError::format("{} is given without {}: the network between hosts takes both",
+                            flags.link_inter ? "--link-inter" : "--ranks-per-host",
+                            flags.link_inter ? "--ranks-per-host" : "--link-inter");
+  }
+  if (!request.base.link && request.sweep.links.empty()) {
+    throw UserError(
+        "--link-inter is given without --link RATE,LATENCY: the ranks of one host need a link too "
+        "(a fast one: --link 400Gbit,1us)");
+  }
+  const auto add = [&](std::optional<comm::LinkModel>& link) {
+    if (!link) return;
+    link->hosts = comm::HostLink{*flags.link_inter, *flags.ranks_per_host};
+    for (const int world_size : request.worlds) comm::validate(*link, world_size);
+  };
+  add(request.base.link);
+  for (std::optional<comm::LinkModel>& link : request.sweep.links) add(link);
+}
+
+void require_second_core(const Flags& flags) {
+  if (!flags.comm_thread || comm::usable_cores() > 1) return;
+  throw UserError(
+      "--comm-thread: this process may use one core only, and a thread that carries communication "
+      "would take it from the computing one; leave it out");
+}
+
 }  // namespace
 
 std::string default_corpus(const std::string& executable) {
@@ -81,8 +112,10 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   base.steps = flags.steps;
   base.accumulation = flags.accumulation;
   base.max_norm = flags.max_norm;
+  base.loss_scale = flags.loss_scale;
   base.optimizer = flags.optimizer;
   base.options = flags.options;
+  train::validate_loss_scale(base.options, base.loss_scale);
   base.seed = flags.seed;
   base.deterministic = flags.deterministic;
   base.tuning.mode = tune_mode(flags);
@@ -97,9 +130,14 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   request.global_batch = flags.global_batch;
   request.repetitions = flags.repetitions;
   request.sweep = flags.sweep;
+  request.limit = flags.limit;
   request.peak_tflops = flags.peak_tflops;
+  require_second_core(flags);
+  base.comm_thread = flags.comm_thread;
+  add_hosts(flags, request);
 
   for (const std::string& strategy : request.strategies) registry.find(strategy);
+  request.peers = bench::choose_peers(flags.peers, request.strategies);
   for (const train::RunConfig& job : bench::blocks_of(request)) {
     sharding::plan_units(models::shape_of(base.model), job.options.units);
   }

@@ -14,9 +14,11 @@ TrainingLog::TrainingLog(const train::RunConfig& config, const LogOptions& optio
     : config_(config), options_(options) {}
 
 std::string TrainingLog::header() const {
-  constexpr const char* kLine = "{:>7} {:>9} {:>10} {:>9} {:>8} {:>9}\n";
-  return fmt::format(fmt::runtime(kLine), "step", "loss", "grad_norm", "lr", "tok/s", "peak") +
-         fmt::format(fmt::runtime(kLine), "", "", "", "", "", "(MiB)");
+  constexpr const char* kLine = "{:>7} {:>9} {:>10} {:>9} {:>8} {:>9}{}\n";
+  const std::string scale = config_.loss_scale ? fmt::format(" {:>11}", "loss_scale") : "";
+  return fmt::format(fmt::runtime(kLine), "step", "loss", "grad_norm", "lr", "tok/s", "peak",
+                     scale) +
+         fmt::format(fmt::runtime(kLine), "", "", "", "", "", "(MiB)", "");
 }
 
 std::string TrainingLog::step(int step, const train::StepRecord& record, std::int64_t peak_bytes) {
@@ -24,16 +26,22 @@ std::string TrainingLog::step(int step, const train::StepRecord& record, std::in
   ++since_steps_;
   peak_bytes_ = std::max(peak_bytes_, peak_bytes);
   const bool last = step == config_.warmup + config_.steps;
-  if (step != 1 && !last && step % options_.log_every != 0) return {};
+  std::string skipped;
+  if (record.skipped) {
+    skipped = fmt::format("{:>7}  skipped: a gradient overflowed at loss scale {}\n", step,
+                          record.loss_scale);
+  }
+  if (step != 1 && !last && step % options_.log_every != 0) return skipped;
   const std::int64_t tokens = bench::tokens_per_step(config_) * since_steps_;
   const std::string line =
-      fmt::format("{:>7} {:>9.4f} {:>10.4f} {:>9.3g} {:>8.0f} {:>9}\n", step, record.loss,
+      fmt::format("{:>7} {:>9.4f} {:>10.4f} {:>9.3g} {:>8.0f} {:>9}{}\n", step, record.loss,
                   record.gradient_norm, train::learning_rate(config_.optimizer, step - 1),
                   bench::tokens_per_second(tokens, static_cast<double>(since_ns_)),
-                  bench::mib(static_cast<double>(peak_bytes_)));
+                  bench::mib(static_cast<double>(peak_bytes_)),
+                  config_.loss_scale ? fmt::format(" {:>11}", record.loss_scale) : "");
   since_ns_ = 0;
   since_steps_ = 0;
-  return line;
+  return skipped + line;
 }
 
 std::string TrainingLog::evaluation(int step, double loss, bool last) const {

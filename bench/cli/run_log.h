@@ -17,14 +17,16 @@ struct LogOptions {
 
 /// Makes the lines of a training run as it goes, from rank 0's steps: step, loss, gradient norm,
 /// learning rate, tokens per second (all ranks' tokens since the line before over the time of those
-/// steps), highest peak so far; between them the evaluations.
+/// steps), highest peak so far, loss scale where there is one; between them the evaluations, and
+/// the steps that were skipped.
 class TrainingLog {
  public:
   TrainingLog(const train::RunConfig& config, const LogOptions& options);
 
   /// The two lines above the columns.
   std::string header() const;
-  /// The line of a step (from 1), or nothing between lines. Call for every step, in order.
+  /// The line of a step (from 1), or nothing between lines, after one that says that the step was
+  /// skipped. Call for every step, in order.
   std::string step(int step, const train::StepRecord& record, std::int64_t peak_bytes);
   /// The line of an evaluation after `step`; `last`: of the whole held-out part.
   std::string evaluation(int step, double loss, bool last) const;

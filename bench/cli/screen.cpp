@@ -10,6 +10,7 @@
 #include "bench/compare/report.h"
 #include "bench/compare/tuning.h"
 #include "common/core/build_info.h"
+#include "common/core/error.h"
 #include "common/core/format.h"
 #include "common/core/machine_info.h"
 #include "common/models/config.h"
@@ -127,7 +128,17 @@ void resolve_backend(bench::Request& request, const Program& program) {
   for (const int world_size : request.worlds) {
     const std::string backend =
         program.ranks->backend_for({world_size, timeout, request.base.backend});
+    const bool in_place = request.base.options.collectives == train::CollectiveMode::kInPlace;
+    if (in_place && backend != "shm" && backend != "local") {
+      throw UserError::format(
+          "--collectives in-place: the ranks of {} share no memory; take --backend shm (one host) "
+          "or --collectives direct",
+          backend);
+    }
     comm::refuse_link(request.base.link.has_value() || !request.sweep.links.empty(), backend);
+    if (request.base.comm_thread && backend == "nccl") {
+      throw UserError("--comm-thread: nccl carries its calls on streams of its own; leave it out");
+    }
     if (found.empty() || world_size > 1) found = backend;
   }
   if (found != "local") request.base.backend = found;

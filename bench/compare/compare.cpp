@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "bench/compare/tuning.h"
 #include "common/core/error.h"
@@ -14,9 +16,11 @@ namespace {
 
 using train::AccumulationOrder;
 
-/// With one micro-batch both orders are the same sum: one reference serves all.
+/// With one micro-batch both orders are the same sum, and of gradients that travel as they are
+/// kept: one reference serves all.
 AccumulationOrder order_of(const train::StrategyEntry& entry, const train::RunConfig& config) {
-  return config.accumulation > 1 ? entry.order : AccumulationOrder::kRanksFirst;
+  const bool differ = config.accumulation > 1 || config.options.reduce_dtype != DType::kFloat32;
+  return differ ? entry.order : AccumulationOrder::kRanksFirst;
 }
 
 std::vector<AccumulationOrder> orders_of(const Request& request, const train::Registry& registry) {
@@ -37,7 +41,22 @@ struct Lane {
 
   bool failed() const { return !runs.empty() && (runs.back().failure || runs.back().signal != 0); }
 };
-using Lanes = std::vector<Lane>;  ///< the rows of one block
+
+/// A peer's row.
+struct PeerLane {
+  std::string peer;
+  std::vector<PeerRun> runs;
+
+  bool failed() const { return !runs.empty() && runs.back().failed(); }
+};
+
+/// The rows of one block.
+struct Lanes {
+  std::vector<Lane> rows;
+  std::vector<PeerLane> peers;
+
+  const train::RunConfig& config() const { return rows.front().config; }
+};
 
 /// What the reference depends on within one world size: blocks alike in these share it.
 struct Work {
@@ -47,6 +66,29 @@ struct Work {
   friend auto operator<=>(const Work&, const Work&) = default;
 };
 using References = std::map<Work, train::ReferenceRun>;
+
+/// The parts of a step by themselves, by batch; of several measurements the better of each part.
+class Limits {
+ public:
+  void add(std::int64_t batch, const train::LimitPieces& pieces) {
+    const auto [place, is_new] = by_batch_.try_emplace(batch, pieces);
+    if (is_new) return;
+    train::LimitPieces& best = place->second;
+    best.forward_ns = std::min(best.forward_ns, pieces.forward_ns);
+    best.backward_ns = std::min(best.backward_ns, pieces.backward_ns);
+    best.optimizer_ns_per_element =
+        std::min(best.optimizer_ns_per_element, pieces.optimizer_ns_per_element);
+    best.copied_bytes_per_ns = std::max(best.copied_bytes_per_ns, pieces.copied_bytes_per_ns);
+  }
+  std::optional<train::LimitPieces> of(std::int64_t batch) const {
+    const auto found = by_batch_.find(batch);
+    if (found == by_batch_.end()) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  std::map<std::int64_t, train::LimitPieces> by_batch_;
+};
 
 class Runner {
  public:
@@ -62,7 +104,7 @@ class Runner {
     // All jobs are made first: a request that cannot be met ends here.
     std::vector<std::vector<Lanes>> worlds;
     for (const train::RunConfig& config : blocks_of(comparison_.request)) {
-      if (worlds.empty() || worlds.back().front().front().config.world_size != config.world_size) {
+      if (worlds.empty() || worlds.back().front().config().world_size != config.world_size) {
         worlds.emplace_back();
       }
       worlds.back().push_back(lanes_of(config));
@@ -85,7 +127,7 @@ class Runner {
     if (observer_.tuned && comparison_.signal == 0) observer_.tuned(table);
     for (std::vector<Lanes>& blocks : worlds) {
       for (Lanes& lanes : blocks) {
-        for (Lane& lane : lanes) lane.config.tuning = table;
+        for (Lane& lane : lanes.rows) lane.config.tuning = table;
       }
     }
   }
@@ -93,9 +135,10 @@ class Runner {
   Lanes lanes_of(const train::RunConfig& config) const {
     Lanes lanes;
     for (const std::string& name : row_order(comparison_.request.strategies)) {
-      lanes.push_back({&registry_.find(name), config, {}, {}});
-      lanes.back().config.strategy = name;
+      lanes.rows.push_back({&registry_.find(name), config, {}, {}});
+      lanes.rows.back().config.strategy = name;
     }
+    for (const std::string& peer : comparison_.request.peers) lanes.peers.push_back({peer, {}});
     return lanes;
   }
 
@@ -106,20 +149,41 @@ class Runner {
 
   void run_world(std::vector<Lanes>& blocks) {
     const References references = run_references(blocks);
+    Limits limits;
     for (int repetition = 0; repetition < comparison_.request.repetitions; ++repetition) {
+      if (comparison_.request.limit) measure_limits(blocks, limits);
       for (Lanes& lanes : blocks) {
-        for (Lane& lane : lanes) {
+        for (Lane& lane : lanes.rows) {
           if (comparison_.signal == 0 && !lane.failed()) run_lane(lane, references);
+        }
+        for (PeerLane& lane : lanes.peers) {
+          if (comparison_.signal == 0 && !lane.failed()) run_peer(lane, lanes, references);
         }
       }
     }
-    for (const Lanes& lanes : blocks) comparison_.blocks.push_back(block_of(lanes, references));
+    for (const Lanes& lanes : blocks) {
+      comparison_.blocks.push_back(block_of(lanes, references));
+      for (Row& row : comparison_.blocks.back().rows) row.limit = limits.of(row.config.batch);
+    }
+  }
+
+  /// Once for every batch: the rest of what blocks differ in is no part of the limit.
+  void measure_limits(const std::vector<Lanes>& blocks, Limits& limits) {
+    std::set<std::int64_t> measured;
+    for (const Lanes& lanes : blocks) {
+      const train::RunConfig& config = lanes.config();
+      if (comparison_.signal != 0 || !measured.insert(config.batch).second) continue;
+      begin(fmt::format("limit W={}", config.world_size));
+      const train::LimitRun run = engine_.limit(config);
+      if (run.signal != 0) comparison_.signal = run.signal;
+      if (run.pieces) limits.add(config.batch, *run.pieces);
+    }
   }
 
   References run_references(const std::vector<Lanes>& blocks) {
     References references;
     for (const Lanes& lanes : blocks) {
-      const train::RunConfig& config = lanes.front().config;
+      const train::RunConfig& config = lanes.config();
       for (AccumulationOrder order : orders_of(comparison_.request, registry_)) {
         const Work work{order, config.batch};
         if (comparison_.signal != 0 || references.contains(work)) continue;
@@ -158,10 +222,44 @@ class Runner {
                                           : engine_.judge(run, *reference->result));
   }
 
+  /// Our row that a peer stands under: it has the peer's job and reference.
+  static const Lane& counterpart_of(const PeerLane& peer, const Lanes& lanes) {
+    const auto found = std::find_if(lanes.rows.begin(), lanes.rows.end(), [&](const Lane& lane) {
+      return lane.entry->name == peer_kind(peer.peer).counterpart;
+    });
+    SHARDBENCH_CHECK(found != lanes.rows.end(), "peer {} stands under no row", peer.peer);
+    return *found;
+  }
+
+  void run_peer(PeerLane& lane, const Lanes& lanes, const References& references) {
+    const Lane& ours = counterpart_of(lane, lanes);
+    const train::ReferenceRun* reference = reference_of(ours, references);
+    if (reference == nullptr || !reference->result) return;
+    const PeerKind& kind = peer_kind(lane.peer);
+    begin(kind.title + " " + block_title(comparison_.request, ours.config));
+    lane.runs.push_back(engine_.run_peer(kind, ours.config, observer_.progress));
+    if (lane.runs.back().signal != 0) comparison_.signal = lane.runs.back().signal;
+  }
+
+  PeerRow peer_row_of(const PeerLane& lane, const Lanes& lanes,
+                      const References& references) const {
+    const Lane& ours = counterpart_of(lane, lanes);
+    const train::ReferenceRun* reference = reference_of(ours, references);
+    const bool has_reference = reference != nullptr && reference->result.has_value();
+    if (!has_reference || lane.runs.empty()) {
+      return failed_peer_row(lane.peer, comparison_.signal,
+                             has_reference ? "not run" : "no reference");
+    }
+    return make_peer_row(lane.peer, ours.config, lane.runs, reference->result->steps);
+  }
+
   Block block_of(const Lanes& lanes, const References& references) const {
     Block block;
-    block.world_size = lanes.front().config.world_size;
-    for (const Lane& lane : lanes) {
+    block.world_size = lanes.config().world_size;
+    for (const PeerLane& lane : lanes.peers) {
+      block.peers.push_back(peer_row_of(lane, lanes, references));
+    }
+    for (const Lane& lane : lanes.rows) {
       const train::ReferenceRun* reference = reference_of(lane, references);
       block.rows.push_back(row_of(lane, reference));
       if (reference != nullptr && reference->result) {
@@ -217,8 +315,12 @@ int references_of(const Request& request, const train::Registry& registry) {
 }
 
 int runs_of(const Request& request, const train::Registry& registry) {
-  const std::size_t rows = blocks_of(request).size() * request.strategies.size();
-  return references_of(request, registry) + static_cast<int>(rows) * request.repetitions;
+  const std::size_t rows =
+      blocks_of(request).size() * (request.strategies.size() + request.peers.size());
+  const std::size_t limits =
+      request.limit ? request.worlds.size() * std::max<std::size_t>(1, request.sweep.batches.size())
+                    : 0;
+  return references_of(request, registry) + static_cast<int>(rows + limits) * request.repetitions;
 }
 
 Comparison compare(const Request& request, const train::Registry& registry, const Engine& engine,
@@ -246,6 +348,7 @@ int exit_code(const Comparison& comparison) {
   int code = 0;
   for (const Block& block : comparison.blocks) {
     for (const Row& row : block.rows) code = std::max(code, exit_code(row));
+    for (const PeerRow& row : block.peers) code = std::max(code, exit_code(row));
   }
   return code;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/compare/peer.h"
 #include "bench/compare/request.h"
 #include "bench/compare/row.h"
 #include "common/train/runner.h"
@@ -20,6 +21,9 @@ struct Engine {
       reference;
   std::function<train::Parity(const train::StrategyRun&, const train::ReferenceResult&)> judge;
   std::function<train::TuningRun(const train::RunConfig&)> tune;  ///< empty: nothing to measure
+  std::function<train::LimitRun(const train::RunConfig&)> limit;  ///< for Request::limit
+  /// Another framework doing the job; only called for Request::peers.
+  std::function<PeerRun(const PeerKind&, const train::RunConfig&, const train::Progress&)> run_peer;
 };
 
 /// Told while a comparison runs; all may be empty.
@@ -35,8 +39,9 @@ struct Observer {
 /// All rows of one combination of what the request goes through, the baseline first.
 struct Block {
   int world_size = 0;
-  std::vector<Row> rows;          ///< their jobs differ in the strategy only
-  double reference_distance = 0;  ///< parameters after AdamW, whole batch at once; shown only
+  std::vector<Row> rows;            ///< their jobs differ in the strategy only
+  double reference_distance = 0;    ///< parameters after AdamW, whole batch at once; shown only
+  std::vector<PeerRow> peers = {};  ///< the same job done by other frameworks
 };
 
 struct Comparison {
@@ -54,8 +59,9 @@ std::vector<std::string> row_order(const std::vector<std::string>& strategies);
 
 /// For each world size: the references first, one for all blocks with the same work (the batch; not
 /// units, prefetch, link or buckets); then `repetitions` rounds over all rows of all its blocks
-/// (A B C A B C), so that a machine that slows down meets all of them. Every run is judged before
-/// its times count. A row that failed is not run again; a signal ends the comparison.
+/// (A B C A B C), so that a machine that slows down meets all of them; peers follow their block's
+/// rows in every round. Every run is judged before its times count. A row that failed is not run
+/// again; a signal ends the comparison.
 /// Throws UserError for a request that cannot be met, before anything runs.
 Comparison compare(const Request& request, const train::Registry& registry, const Engine& engine,
                    const Observer& observer = {});

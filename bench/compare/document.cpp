@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "bench/compare/peer_json.h"
 #include "bench/compare/screens.h"
 #include "bench/compare/tuning.h"
 #include "common/core/build_info.h"
@@ -28,6 +29,16 @@ json environment() {
     if (const char* value = std::getenv(name)) env[name] = value;
   }
   return env;
+}
+
+json peers_json(const Comparison& comparison) {
+  json out = json::array();
+  for (const Block& block : comparison.blocks) {
+    for (const PeerRow& peer : block.peers) {
+      out.push_back(peer_json(peer, block.rows.front().config, counterpart_row(block, peer)));
+    }
+  }
+  return out;
 }
 
 json caches_json(const MachineInfo& machine) {
@@ -125,7 +136,11 @@ void set_axis(json& config, Axis axis, const train::RunConfig& job) {
                             {"backward", options.backward_prefetch}};
       break;
     case Axis::kLink:
-      config["link"] = job.link ? json(job.link->to_string()) : json("none");
+      config["link"] = job.link ? json(job.link->LinkSpeed::to_string()) : json("none");
+      if (job.link && job.link->hosts) {
+        config["link_inter"] = {{"link", job.link->hosts->speed.to_string()},
+                                {"ranks_per_host", job.link->hosts->ranks_per_host}};
+      }
       break;
     case Axis::kBucketCap:
       config["bucket_cap_mib"] = options.bucket_cap_mib;
@@ -138,6 +153,7 @@ void set_axis(json& config, Axis axis, const train::RunConfig& job) {
 json config_json(const Request& request, const sharding::ModelShape& model) {
   const train::RunConfig& base = request.base;
   const std::string fp32(name_of(DType::kFloat32));
+  const std::string compute(name_of(base.options.compute_dtype));
   const bool adamw = base.optimizer.kind == train::OptimizerKind::kAdamW;
   json optimizer = {{"name", adamw ? "adamw" : "sgd"},
                     {"lr", base.optimizer.lr},
@@ -158,25 +174,31 @@ json config_json(const Request& request, const sharding::ModelShape& model) {
               {"max_norm", base.max_norm},
               {"optimizer", optimizer},
               {"recipe",
-               {{"param_dtype", fp32},
-                {"gather_dtype", fp32},
-                {"reduce_dtype", fp32},
+               {{"param_dtype", compute},
+                {"gather_dtype", compute},
+                {"reduce_dtype", name_of(base.options.reduce_dtype)},
                 {"grad_dtype", fp32},
                 {"master_dtype", fp32},
                 {"state_dtype", fp32}}},
               {"reshard_after_forward", to_string(base.options.reshard_after_forward)},
               {"init", train::to_string(base.options.init)},
+              {"collectives", train::to_string(base.options.collectives)},
               {"data", base.data},
               {"warmup", base.warmup},
               {"steps", base.steps},
               {"repetitions", request.repetitions},
               {"timeout_s", base.timeout_s},
+              {"comm_thread", base.comm_thread},
               {"tuning", tuning_json(base.tuning)}};
+  if (base.options.optimizer_in_backward) out["optimizer_in_backward"] = true;
+  if (base.loss_scale) out["loss_scale"] = base.loss_scale->to_string();
   if (base.inject) out["inject"] = base.inject->text;
+  if (request.limit) out["limit"] = true;
   if (request.peak_tflops > 0) out["peak_tflops_per_rank"] = request.peak_tflops;
   for (Axis axis : kAxes) {
     if (axis != Axis::kBatch || !request.global_batch) set_axis(out, axis, base);
   }
+  if (!request.peers.empty()) out["peers"] = request.peers;
   if (request.global_batch) out["global_batch"] = *request.global_batch;
   const json swept = sweep_json(request);
   if (!swept.empty()) out["sweep"] = swept;
@@ -194,11 +216,13 @@ json document(const Comparison& comparison, const DocumentContext& context) {
       results.push_back(std::move(result));
     }
   }
-  return {{"schema_version", 1},
-          {"context", context_json(comparison.request, context)},
-          {"config", config_json(comparison.request, comparison.model)},
-          {"results", std::move(results)},
-          {"okay", exit_code(comparison) == 0}};
+  json out = {{"schema_version", 1},
+              {"context", context_json(comparison.request, context)},
+              {"config", config_json(comparison.request, comparison.model)},
+              {"results", std::move(results)}};
+  if (!comparison.request.peers.empty()) out["peers"] = peers_json(comparison);
+  out["okay"] = exit_code(comparison) == 0;
+  return out;
 }
 
 }  // namespace shardbench::bench

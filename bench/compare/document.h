@@ -32,7 +32,7 @@ nlohmann::ordered_json result_json(const Request& request, const Row& row, const
 /// Sets the value of an axis in a config.
 void set_axis(nlohmann::ordered_json& config, Axis axis, const train::RunConfig& job);
 
-/// schema_version, context, config, results, okay.
+/// schema_version, context, config, results, peers (where there are some), okay.
 nlohmann::ordered_json document(const Comparison& comparison, const DocumentContext& context);
 
 }  // namespace shardbench::bench

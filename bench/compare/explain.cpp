@@ -87,17 +87,18 @@ std::vector<Paragraph> explain(const Comparison& comparison, const Screen& scree
   if (example.row == nullptr) return {};
   std::vector<Paragraph> out = {
       {"Columns",
-       fmt::format("with the numbers of {}, {}. MiB = 1024 KiB; P = {:.0f} parameters of 4 bytes = "
-                   "{} MiB; W = ranks.",
-                   example.row->strategy(), block_title(comparison.request, example.row->config),
-                   example.parameters, mib(example.weights_bytes()))}};
+       fmt::format(
+           "with the numbers of {}, {}. MiB = 1024 KiB; P = {:.0f} parameters of 4 bytes{} = "
+           "{} MiB; W = ranks.",
+           example.row->strategy(), block_title(comparison.request, example.row->config),
+           example.parameters, example.in_fp32(), mib(example.weights_bytes()))}};
   std::set<std::string> done;
   for (const Section& section : screen.sections) {
     for (const Column& column : section.table.columns()) {
       const std::string key = key_of(column);
       if (column.hidden || !done.insert(key).second) continue;
-      for (const auto& part :
-           {explain_keys, explain_time, explain_memory, explain_traffic, explain_units}) {
+      for (const auto& part : {explain_keys, explain_time, explain_memory, explain_traffic,
+                               explain_units, explain_peers}) {
         std::string text = part(example, key);
         if (text.empty()) continue;
         out.push_back({topic_of(column), std::move(text)});

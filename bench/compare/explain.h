@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/compare/plain_words.h"
+#include "bench/compare/request.h"
 #include "bench/compare/screens.h"
 
 namespace shardbench::bench {
@@ -22,7 +23,9 @@ struct Example {
   const Row* baseline = nullptr;  ///< null: none is right
   double parameters = 0;          ///< elements of the model
 
-  double weights_bytes() const { return parameters * 4; }  ///< fp32
+  double weights_bytes() const { return parameters * 4; }  ///< fp32, whatever computes or travels
+  /// " in fp32", where something else computes or travels.
+  const char* in_fp32() const { return all_fp32(row->config) ? "" : " in fp32"; }
 };
 
 /// The explanation of a column by its key, or "" for a key of another part.
@@ -30,5 +33,6 @@ std::string explain_time(const Example& example, const std::string& key);
 std::string explain_memory(const Example& example, const std::string& key);
 std::string explain_traffic(const Example& example, const std::string& key);
 std::string explain_units(const Example& example, const std::string& key);
+std::string explain_peers(const Example& example, const std::string& key);
 
 }  // namespace shardbench::bench

@@ -129,6 +129,14 @@ std::string explain_process(const Row& row, const std::string& key) {
         "peers' shared memory that this rank touched, are in it.",
         mib(bytes(row.peak_rank().memory.rss_start)));
   }
+  if (key == "minor_faults") {
+    return "Pages that a rank touches for the first time in a measured step (median; the largest "
+           "over ranks): near zero where memory is used again.";
+  }
+  if (key == "system_allocations") {
+    return "Times that the caching allocator had to ask the system for memory, at most in a "
+           "measured step.";
+  }
   if (key == "pss_peak_mib") {
     return "Proportional set after the steps: shared pages count in parts, so ranks can be added.";
   }

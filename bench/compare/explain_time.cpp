@@ -88,6 +88,21 @@ std::string explain_communication(const Row& row, const std::string& key) {
     return fmt::format("Communication behind computing: comm - exposed = {} - {} = {}.", ms(comm),
                        ms(exposed), ms(row.overlap().mean));
   }
+  if (key == "limit_ms" && row.limit) {
+    const train::LimitPieces& pieces = *row.limit;
+    return fmt::format(
+        "The parts of a step by themselves, on all ranks at once: {} x (forward {} + backward {}), "
+        "each operation at its shortest time, + optimizer {} ns per element + {} bytes at {:.1f} "
+        "GB/s, the speed of a copy = {}.",
+        row.config.accumulation, ms(static_cast<double>(pieces.forward_ns)),
+        ms(static_cast<double>(pieces.backward_ns)),
+        fmt::format("{:.3f}", pieces.optimizer_ns_per_element),
+        static_cast<std::int64_t>(row.sent().mean), pieces.copied_bytes_per_ns, ms(row.limit_ns()));
+  }
+  if (key == "limit_ratio" && row.limit) {
+    return fmt::format("Step over the limit: {} / {} = {}.", ms(row.step.median),
+                       ms(row.limit_ns()), ratio(row.step.median / row.limit_ns()));
+  }
   if (key == "overlap_percent") {
     if (comm <= 0) return "Overlap over comm; nothing was communicated.";
     return fmt::format("Overlap over comm: {} / {} = {} %.", ms(row.overlap().mean), ms(comm),

@@ -42,6 +42,14 @@ std::string added_up(const Sums& sums, ValueOf value_of) {
   return text;
 }
 
+/// What travels in which dtype, where not all is fp32.
+std::string travels_text(const train::RunConfig& config) {
+  if (all_fp32(config)) return {};
+  const DType weights = config.options.compute_dtype, gradients = config.options.reduce_dtype;
+  return fmt::format(" Weights travel in {} ({} bytes each), gradients in {} ({}).",
+                     name_of(weights), size_of(weights), name_of(gradients), size_of(gradients));
+}
+
 std::string sent_text(const Example& example) {
   const Row& row = *example.row;
   const int w = row.config.world_size;
@@ -52,9 +60,10 @@ std::string sent_text(const Example& example) {
   return fmt::format(
       "Bytes that a rank sends in one step, by definition of the collectives, mean over ranks: {} "
       "= "
-      "{}; that is {:.3g} x (W-1)/W x {} MiB of weights = {}.",
+      "{}; that is {:.3g} x (W-1)/W x {} MiB of weights{} = {}.{}",
       added_up(means_of(row), [](const Sum& sum) { return mib(sum.algo); }), mib(sent), multiple,
-      mib(example.weights_bytes()), mib(multiple * f * example.weights_bytes()));
+      mib(example.weights_bytes()), example.in_fp32(), mib(multiple * f * example.weights_bytes()),
+      travels_text(row.config));
 }
 
 std::string busbw_text(const Row& row) {

@@ -33,6 +33,11 @@ std::int64_t difference(const RankFigures& rank) {
 /// A figure that is 0 where the system did not say.
 Cell process_cell(double bytes) { return bytes > 0 ? mib_cell(bytes) : Cell(kNotMeasured); }
 
+/// A count that older results do not have.
+Cell count_cell(double count) {
+  return count < 0 ? Cell(kNotMeasured) : Cell::of(static_cast<std::int64_t>(count));
+}
+
 std::vector<Cell> rank_cells(const Row& row) {
   const RankFigures& rank = row.peak_rank();
   const RankFigures& fullest = row.fullest_rank();
@@ -55,7 +60,9 @@ std::vector<Cell> rank_cells(const Row& row) {
           Cell::of(difference(fullest)),
           Cell::of(fullest.memory.padding),
           process_cell(row.rss_peak().max),
-          process_cell(row.pss_peak().max)};
+          process_cell(row.pss_peak().max),
+          count_cell(row.minor_faults().max),
+          count_cell(row.system_allocations().max)};
 }
 
 bool ranks_differ(const Row& row) {
@@ -84,13 +91,16 @@ void add_spreads(RowTable& table, const Row& row) {
   const Spread states = row.persistent();
   const Spread rss = row.rss_peak();
   const Spread pss = row.pss_peak();
+  const Spread faults = row.minor_faults();
+  const Spread allocations = row.system_allocations();
   add_min_mean_max(table, row, [&](double Spread::*which) {
     std::vector<Cell> cells;
     for (const Spread& column : columns) cells.push_back(mib_cell(column.*which));
-    cells.insert(cells.end(),
-                 {"", mib_cell(first.*which), if_applies(init.max > 0, mib_cell(init.*which)),
-                  mib_cell(states.*which), mib_cell(formula.*which), "", "",
-                  process_cell(rss.*which), process_cell(pss.*which)});
+    cells.insert(
+        cells.end(),
+        {"", mib_cell(first.*which), if_applies(init.max > 0, mib_cell(init.*which)),
+         mib_cell(states.*which), mib_cell(formula.*which), "", "", process_cell(rss.*which),
+         process_cell(pss.*which), count_cell(faults.*which), count_cell(allocations.*which)});
     return cells;
   });
 }
@@ -103,9 +113,13 @@ Section memory_section(const Comparison& comparison) {
   const std::string between = "between steps (MiB)";
   const std::string bytes = "bytes";
   const std::string process = "process (MiB)";
+  const std::string step = "in a step";
   const std::vector<const Row*> rows = rows_of(comparison);
   const bool init_known = std::any_of(rows.begin(), rows.end(), [](const Row* row) {
     return row->right() && row->init_peak().max > 0;
+  });
+  const bool steps_known = std::any_of(rows.begin(), rows.end(), [](const Row* row) {
+    return row->right() && row->minor_faults().max >= 0;
   });
   RowTable table(comparison, RowTable::Keys::kAll,
                  {{at_peak, "param", false, "at_peak_param_mib"},
@@ -125,7 +139,9 @@ Section memory_section(const Comparison& comparison) {
                   {bytes, "diff", false, "states_diff_bytes"},
                   {bytes, "padding", false, "padding_bytes"},
                   {process, "rss", false, "rss_peak_mib"},
-                  {process, "pss", false, "pss_peak_mib"}});
+                  {process, "pss", false, "pss_peak_mib"},
+                  {step, "faults", false, "minor_faults", !steps_known},
+                  {step, "allocs", false, "system_allocations", !steps_known}});
   for (const Row* row : rows) {
     if (!row->right()) {
       table.add_verdict(*row);

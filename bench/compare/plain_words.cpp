@@ -120,7 +120,11 @@ std::string result_text(const Comparison& comparison) {
           ? "hash " + hashes.front()
           : fmt::format("{} hashes, one per W, batch and order of sums", hashes.size());
   const std::string whole =
-      whole_batch
+      !all_fp32(comparison.request.base)
+          ? std::string(
+                "both round alike, so the whole batch at once, whose bounds are those of fp32, is "
+                "not asked")
+      : whole_batch
           ? fmt::format("step-1 gradients within {:.1e} of the whole batch at once", distance)
           : std::string(
                 "the whole batch at once is no reference here, since the statistics of "
@@ -151,9 +155,29 @@ std::string partly_cut_text(const Block& block) {
   return fmt::format(" Of the three, {}.", text);
 }
 
+/// What operations read where that is not what the optimizer steps.
+std::string copies_text(const Block& block) {
+  const DType dtype = block.rows.front().config.options.compute_dtype;
+  if (dtype == DType::kFloat32) return {};
+  std::vector<std::string> names;
+  for (const Row& row : block.rows) {
+    if (row.right() && !row.shards_parameters()) names.push_back(row.strategy());
+  }
+  const std::string whole =
+      names.empty()
+          ? std::string()
+          : fmt::format("; {} {} a whole copy in {}, {} more", listing(names),
+                        names.size() > 1 ? "keep" : "keeps", name_of(dtype), size_of(dtype));
+  return fmt::format(" (all fp32; operations read {}{})", name_of(dtype), whole);
+}
+
 std::string memory_text(const Block& block, double parameters) {
+  const train::StrategyOptions& options = block.rows.front().config.options;
+  const bool narrow = options.compute_dtype != DType::kFloat32;
+  const bool gradients = !options.optimizer_in_backward;
   const train::OptimizerConfig& optimizer = first_right(block)->config.optimizer;
-  const double per_parameter = kBytesPerElement * (2 + train::moments_of(optimizer));
+  const double per_parameter =
+      kBytesPerElement * ((gradients ? 2 : 1) + train::moments_of(optimizer));
   const auto states = [&](const Row& row) {
     const Spread persistent = row.persistent();
     const std::string least = bytes_differ(persistent) ? mib(persistent.min) + "-" : "";
@@ -165,12 +189,20 @@ std::string memory_text(const Block& block, double parameters) {
     return fmt::format("{} MiB", mib(static_cast<double>(row.peak_rank().memory.at_peak[index])));
   };
   return fmt::format(
-      "Weights, gradients and {} state are {:.0f} bytes per parameter, {:.0f}/W = {} when cut. A "
-      "rank keeps: {}.{} Activations stay whole: {}.",
+      "{}eights{} and {} state are {:.0f} bytes per parameter, {:.0f}/W = {} when cut{}. A rank "
+      "keeps: {}.{} Activations stay whole: {}.",
+      narrow ? "Master w" : "W", gradients ? ", gradients" : "",
       optimizer.kind == train::OptimizerKind::kAdamW ? "AdamW" : "SGD", per_parameter,
-      per_parameter, short_number(per_parameter / block.world_size),
+      per_parameter, short_number(per_parameter / block.world_size), copies_text(block),
       joined(grouped(block, states), "; "), partly_cut_text(block),
       joined(grouped(block, activations), ", "));
+}
+
+/// " in fp32; weights travel as bf16, gradients as fp32", where not all is fp32.
+std::string narrow_text(const train::RunConfig& config) {
+  if (all_fp32(config)) return {};
+  return fmt::format(" in fp32; weights travel as {}, gradients as {}",
+                     name_of(config.options.compute_dtype), name_of(config.options.reduce_dtype));
 }
 
 std::string traffic_text(const Block& block, double parameters) {
@@ -182,8 +214,9 @@ std::string traffic_text(const Block& block, double parameters) {
     return fmt::format("{:.2f}f", row.sent().mean / unit);
   };
   std::string text = fmt::format(
-      "A rank sends per step, in multiples of the weights ({} MiB): {} with f = (W-1)/W = {}",
-      mib(kBytesPerElement * parameters), joined(grouped(block, multiple), ", "), ratio(f));
+      "A rank sends per step, in multiples of the weights ({} MiB{}): {} with f = (W-1)/W = {}",
+      mib(kBytesPerElement * parameters), narrow_text(block.rows.front().config),
+      joined(grouped(block, multiple), ", "), ratio(f));
   const Row* ddp = nullptr;
   const Row* sharded = nullptr;
   for (const Row& row : block.rows) {

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 
+#include "bench/compare/peer_json.h"
 #include "bench/compare/read_row.h"
 #include "common/core/error.h"
 #include "common/models/fields.h"
@@ -50,7 +51,14 @@ void read_axes(const json& config, train::RunConfig& job) {
     options.forward_prefetch = config.at("prefetch").at("forward");
     options.backward_prefetch = config.at("prefetch").at("backward");
   }
-  if (config.contains("link")) job.link = read_link(config.at("link"));
+  if (config.contains("link")) {
+    job.link = read_link(config.at("link"));
+    if (job.link && config.contains("link_inter")) {
+      const json& hosts = config.at("link_inter");
+      job.link->hosts =
+          comm::HostLink{comm::LinkSpeed::parse(hosts.at("link")), hosts.at("ranks_per_host")};
+    }
+  }
   if (config.contains("bucket_cap_mib")) {
     options.bucket_cap_mib = config.at("bucket_cap_mib");
   } else if (config.contains("bucket_bytes")) {
@@ -72,6 +80,23 @@ train::OptimizerConfig read_optimizer(const json& stored) {
   return optimizer;
 }
 
+DType read_dtype(const json& recipe, const char* key) {
+  const std::string name = recipe.value(key, "fp32");
+  for (const DType known : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    if (name_of(known) == name) return known;
+  }
+  throw UserError::format("recipe: unknown {} {}", key, name);
+}
+
+void read_precision(const json& config, train::RunConfig& base) {
+  const json recipe = config.value("recipe", json::object());
+  base.options.compute_dtype = read_dtype(recipe, "param_dtype");
+  base.options.reduce_dtype = read_dtype(recipe, "reduce_dtype");
+  if (config.contains("loss_scale")) {
+    base.loss_scale = train::LossScale::parse(config.at("loss_scale").get<std::string>());
+  }
+}
+
 train::RunConfig read_base(const json& config, const json& context) {
   train::RunConfig base;
   base.model = read_model(config.at("model"));
@@ -82,16 +107,22 @@ train::RunConfig read_base(const json& config, const json& context) {
   base.accumulation = config.value("accumulation", 1);
   base.max_norm = config.value("max_norm", 0.0);
   base.optimizer = read_optimizer(config.at("optimizer"));
+  read_precision(config, base);
   base.options.reshard_after_forward = read_reshard(config.at("reshard_after_forward"));
   if (config.contains("init")) base.options.init = train::parse_init(config.at("init"));
+  if (config.contains("collectives")) {
+    base.options.collectives = train::parse_collectives(config.at("collectives"));
+  }
+  base.options.optimizer_in_backward = config.value("optimizer_in_backward", false);
   base.data = config.value("data", "");
   base.seed = context.value("seed", base.seed);
   base.deterministic = context.value("deterministic", false);
   base.threads = context.value("threads_per_rank", 1);
+  base.comm_thread = config.value("comm_thread", false);
   if (context.contains("link")) {
     const json& link = context.at("link");
-    base.link = comm::LinkModel{link.at("bandwidth_bytes_per_s"),
-                                std::chrono::nanoseconds(link.at("latency_ns"))};
+    base.link = comm::LinkModel{
+        {link.at("bandwidth_bytes_per_s"), std::chrono::nanoseconds(link.at("latency_ns"))}};
   }
   read_axes(config, base);
   return base;
@@ -141,7 +172,7 @@ void add_results(const json& results, Comparison& comparison, const train::Regis
     const sharding::FormulaKind kind = registry.find(job.strategy).formula;
     const auto [place, is_new] = places.try_emplace(
         fmt::format("{};{}", job.world_size, values_of(axes, job)), comparison.blocks.size());
-    if (is_new) comparison.blocks.push_back({job.world_size, {}, 0});
+    if (is_new) comparison.blocks.push_back({job.world_size, {}, 0, {}});
     Block& block = comparison.blocks[place->second];
     block.rows.push_back(read_row(result, job, kind, comparison.model));
     if (result.contains("parity")) {
@@ -149,6 +180,24 @@ void add_results(const json& results, Comparison& comparison, const train::Regis
     }
     add_once(comparison.request.strategies, job.strategy);
     add_once(comparison.request.worlds, job.world_size);
+  }
+}
+
+/// Each to the block with its world size and batch: nothing else is swept where there are peers.
+void add_peers(const json& peers, Comparison& comparison) {
+  for (const json& stored : peers) {
+    const int world_size = stored.at("world_size");
+    const std::int64_t batch = stored.at("micro_batch");
+    const auto block = std::find_if(comparison.blocks.begin(), comparison.blocks.end(),
+                                    [&](const Block& candidate) {
+                                      const train::RunConfig& job = candidate.rows.front().config;
+                                      return job.world_size == world_size && job.batch == batch;
+                                    });
+    if (block == comparison.blocks.end()) {
+      throw UserError::format("peer {} stands beside no result", stored.at("peer").dump());
+    }
+    block->peers.push_back(read_peer(stored, block->rows.front().config));
+    add_once(comparison.request.peers, block->peers.back().peer);
   }
 }
 
@@ -173,12 +222,14 @@ StoredResults read(const json& document, const train::Registry& registry) {
   if (request.base.accumulation < 1) throw UserError("accumulation must be at least 1");
   request.sweep = read_sweep(config);
   request.repetitions = config.value("repetitions", 1);
+  request.limit = config.value("limit", false);
   request.peak_tflops = config.value("peak_tflops_per_rank", 0.0);
   if (config.contains("global_batch")) request.global_batch = config.at("global_batch");
   comparison.model = models::shape_of(request.base.model);
   comparison.cores = stored.context.value("num_cpus", 0);
   add_results(document.at("results"), comparison, registry);
   if (comparison.blocks.empty()) throw UserError("it holds no results");
+  if (document.contains("peers")) add_peers(document.at("peers"), comparison);
   return stored;
 }
 

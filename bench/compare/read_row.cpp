@@ -61,6 +61,8 @@ RankFigures read_rank(const json& stored, const json& memory_bytes, const Row& r
   rank.peer_wait_ns = stored.value("peer_wait_ns", 0.0);
   rank.comm_ns = stored.at("comm_ns");
   rank.overlap_ns = std::max(0.0, rank.comm_ns - rank.exposed_ns);
+  rank.minor_faults = stored.value("minor_faults_per_step", -1.0);
+  rank.system_allocations = stored.value("system_allocations_per_step", -1.0);
   rank.formula = sharding::formula_memory(row.formula, formula_input(row.config, model), rank.rank);
   train::MemoryReport& memory = rank.memory;
   memory.peak = stored.at("peak_bytes");
@@ -104,7 +106,8 @@ CallTotal read_call(const json& stored) {
           stored.at("calls"),
           stored.at("payload_bytes"),
           stored.at("algo_bytes"),
-          stored.at("time_ns")};
+          stored.at("time_ns"),
+          stored.value("exposed_ns", 0.0)};
 }
 
 void require_rank(int rank, int world_size, const Row& row) {
@@ -118,6 +121,12 @@ void read_times(const json& result, Row& row) {
     throw UserError::format("result {} has no step times above 0", row.strategy());
   }
   row.step = summarize(times);
+  if (result.contains("limit")) {
+    const json& limit = result.at("limit");
+    row.limit =
+        train::LimitPieces{limit.at("forward_ns"), limit.at("backward_ns"),
+                           limit.at("optimizer_ns_per_element"), limit.at("copied_bytes_per_ns")};
+  }
   const json& phases = result.at("phase_time_ns");
   row.forward_ns = phases.at("forward");
   row.backward_ns = phases.at("backward");
@@ -175,6 +184,8 @@ Row read_row(const json& result, const train::RunConfig& job, sharding::FormulaK
   row.traffic_error = result.value("traffic_error", "");
   row.losses = read_numbers(result.at("losses"));
   row.gradient_norms = read_numbers(result.at("grad_norms"));
+  row.loss_scales = result.value("loss_scales", std::vector<double>{});
+  row.skipped_steps = result.value("skipped_steps", std::vector<int>{});
   row.unused_parameters = result.value("unused_parameters", std::vector<std::string>{});
   if (result.contains("parity") && result.at("parity").contains("ok")) read_parity(result, row);
   if (row.judged && !row.parity.ok) {

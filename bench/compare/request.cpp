@@ -57,6 +57,10 @@ sharding::FormulaInput formula_input(const train::RunConfig& config,
   input.bucket_cap_mib = config.options.bucket_cap_mib;
   input.first_bucket_mib = config.options.first_bucket_mib;
   input.optimizer_moments = train::moments_of(config.optimizer);
+  input.compute_dtype = config.options.compute_dtype;
+  input.reduce_dtype = config.options.reduce_dtype;
+  input.in_place = config.options.collectives == train::CollectiveMode::kInPlace;
+  input.optimizer_in_backward = config.options.optimizer_in_backward;
   return input;
 }
 
@@ -82,6 +86,19 @@ std::string backend_of(const Request& request, int world_size) {
   return world_size == 1 ? "local" : "shm";
 }
 
+bool all_fp32(const train::RunConfig& config) {
+  return config.options.compute_dtype == DType::kFloat32 &&
+         config.options.reduce_dtype == DType::kFloat32;
+}
+
+std::string precision_text(const train::RunConfig& config) {
+  if (all_fp32(config)) return "fp32";
+  std::string text = fmt::format("{} (reduce {})", name_of(config.options.compute_dtype),
+                                 name_of(config.options.reduce_dtype));
+  if (config.loss_scale) text += ", loss scale " + config.loss_scale->to_string();
+  return text;
+}
+
 std::string context_line(const Request& request, const sharding::ModelShape& model,
                          const std::vector<int>& worlds) {
   SHARDBENCH_CHECK(!worlds.empty());
@@ -96,10 +113,11 @@ std::string context_line(const Request& request, const sharding::ModelShape& mod
   if (many && one) backend += " (W=1: local)";
   std::string link = base.link ? "link " + base.link->to_string() : std::string("no link");
   if (varies(request, Axis::kLink)) link = "links " + values_text(request, Axis::kLink, " and ");
+  if (base.comm_thread) link += ", comm thread";
   std::string line =
-      fmt::format("{}: {} params, W={}, {}, seq {}, fp32, units {}, {}, {}", base.model.name,
+      fmt::format("{}: {} params, W={}, {}, seq {}, {}, units {}, {}, {}", base.model.name,
                   format_count(model.parameter_count()), fmt::join(worlds, ","), batch, base.seq,
-                  values_text(request, Axis::kUnits), backend, link);
+                  precision_text(base), values_text(request, Axis::kUnits), backend, link);
   if (varies(request, Axis::kPrefetch)) {
     line += ", prefetch " + values_text(request, Axis::kPrefetch);
   }
@@ -109,6 +127,10 @@ std::string context_line(const Request& request, const sharding::ModelShape& mod
   if (base.options.init != train::InitMode::kDeferred) {
     line += ", init " + train::to_string(base.options.init);
   }
+  if (base.options.collectives != train::CollectiveMode::kDirect) {
+    line += ", collectives " + train::to_string(base.options.collectives);
+  }
+  if (base.options.optimizer_in_backward) line += ", optimizer in backward";
   return line;
 }
 

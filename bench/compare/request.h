@@ -19,7 +19,9 @@ struct Request {
   std::optional<std::int64_t> global_batch;  ///< sequences per step over all ranks; sets batch
   int repetitions = 1;
   Sweep sweep;
-  double peak_tflops = 0;  ///< of one rank, for its utilisation; 0: not given
+  bool limit = false;              ///< measure the parts of a step by themselves, too
+  double peak_tflops = 0;          ///< of one rank, for its utilisation; 0: not given
+  std::vector<std::string> peers;  ///< rows of other frameworks (choose_peers); empty: none
 };
 
 /// The job of one row, with the base's values of what the request sweeps. Throws UserError when the
@@ -38,6 +40,13 @@ std::string to_string(train::Reshard reshard);
 
 /// What moves the bytes of the request's jobs of this size: local for one rank without a network.
 std::string backend_of(const Request& request, int world_size);
+
+/// Whether operations compute in fp32 and gradients travel as fp32.
+bool all_fp32(const train::RunConfig& config);
+
+/// "fp32", or "bf16 (reduce fp32)": what operations compute in and gradients travel as, and the
+/// loss scale where there is one.
+std::string precision_text(const train::RunConfig& config);
 
 /// The line above every table: model, parameters, W, batch, sequence, dtype, units, backend, link;
 /// lists where the request has them. `worlds` are those the table shows.

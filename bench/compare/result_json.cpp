@@ -93,7 +93,8 @@ json calls_json(const Row& row) {
                    {"calls", total.calls},
                    {"payload_bytes", total.payload_bytes},
                    {"algo_bytes", total.algo_bytes},
-                   {"time_ns", total.ns}});
+                   {"time_ns", total.ns},
+                   {"exposed_ns", total.exposed_ns}});
   }
   return out;
 }
@@ -122,6 +123,10 @@ json per_rank_json(const Row& row) {
                  {"wait_ns", whole(rank.exposed_ns)},
                  {"peer_wait_ns", whole(rank.peer_wait_ns)},
                  {"comm_ns", whole(rank.comm_ns)}};
+    if (rank.minor_faults >= 0) {
+      item["minor_faults_per_step"] = whole(rank.minor_faults);
+      item["system_allocations_per_step"] = whole(rank.system_allocations);
+    }
     if (rank.memory.init_peak > 0) item["init_peak_bytes"] = rank.memory.init_peak;
     out.push_back(std::move(item));
   }
@@ -185,6 +190,14 @@ void add_times(json& out, const Row& row, double peak_tflops) {
   out["tokens_per_s_per_rank"] = row.tokens_per_s / row.config.world_size;
   out["samples_per_s"] = row.tokens_per_s / static_cast<double>(row.config.seq);
   out["flops_per_token"] = models::flops_per_token(row.config.model, row.config.seq);
+  if (row.limit) {
+    out["limit"] = {{"step_ns", whole(row.limit_ns())},
+                    {"ratio", row.step.median / row.limit_ns()},
+                    {"forward_ns", row.limit->forward_ns},
+                    {"backward_ns", row.limit->backward_ns},
+                    {"optimizer_ns_per_element", row.limit->optimizer_ns_per_element},
+                    {"copied_bytes_per_ns", row.limit->copied_bytes_per_ns}};
+  }
   if (peak_tflops > 0) out["mfu"] = row.utilization(peak_tflops);
 }
 
@@ -197,6 +210,10 @@ void add_measured(json& out, const Row& row, const sharding::ModelShape& model) 
   out["predicted"] = predicted_json(row, model);
   out["losses"] = row.losses;
   out["grad_norms"] = row.gradient_norms;
+  if (!row.loss_scales.empty()) {
+    out["loss_scales"] = row.loss_scales;
+    out["skipped_steps"] = row.skipped_steps;
+  }
   out["loss"] = {{"first", row.losses.front()},
                  {"last", row.losses.back()},
                  {"grad_norm_last", row.gradient_norms.back()}};

@@ -79,6 +79,11 @@ void set_times(Row& row, const std::vector<train::StrategyRun>& runs) {
     rank.exposed_ns = median_over(by_rank[r], &train::StepRecord::exposed_ns);
     rank.peer_wait_ns = median_over(by_rank[r], &train::StepRecord::peer_wait_ns);
     rank.overlap_ns = std::max(0.0, rank.comm_ns - rank.exposed_ns);
+    rank.minor_faults = median_over(by_rank[r], &train::StepRecord::minor_faults);
+    for (const train::StepRecord* step : by_rank[r]) {
+      rank.system_allocations =
+          std::max(rank.system_allocations, static_cast<double>(step->system_allocations));
+    }
   }
 }
 
@@ -101,7 +106,8 @@ RankFigures figures_of(const train::RankResult& result, const std::vector<Traffi
 std::string traffic_error(const std::vector<train::StrategyRun>& runs,
                           sharding::FormulaKind formula, const sharding::FormulaInput& input) {
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    std::string error = first_disagreement(traffic_rows(runs[r].ranks, formula, input));
+    std::string error = first_disagreement(traffic_rows(runs[r].ranks, formula, input),
+                                           runs[r].config.backend == "mpi");
     for (const train::RankResult& rank : runs[r].ranks) {
       if (error.empty() && !rank.traffic_steady) {
         error = fmt::format("rank {}: measured steps sent different amounts", rank.rank);
@@ -134,6 +140,9 @@ Row measure(const std::vector<train::StrategyRun>& runs, sharding::FormulaKind f
   for (const train::StepRecord& step : first_rank.steps) {
     row.losses.push_back(step.loss);
     row.gradient_norms.push_back(step.gradient_norm);
+    if (!row.config.loss_scale) continue;
+    row.loss_scales.push_back(step.loss_scale);
+    if (step.skipped) row.skipped_steps.push_back(static_cast<int>(row.losses.size()));
   }
   row.evaluation_losses = first_rank.evaluation_losses;
   row.evaluation_steps = first_rank.evaluation_steps;
@@ -174,6 +183,12 @@ Spread Row::exposed() const {
 Spread Row::comm() const {
   return over_ranks(ranks, [](const auto& r) { return r.comm_ns; });
 }
+Spread Row::minor_faults() const {
+  return over_ranks(ranks, [](const auto& r) { return r.minor_faults; });
+}
+Spread Row::system_allocations() const {
+  return over_ranks(ranks, [](const auto& r) { return r.system_allocations; });
+}
 Spread Row::overlap() const {
   return over_ranks(ranks, [](const auto& r) { return r.overlap_ns; });
 }
@@ -189,6 +204,13 @@ double Row::utilization(double peak_tflops) const {
   SHARDBENCH_CHECK(peak_tflops > 0);
   return models::flops_per_token(config.model, config.seq) * tokens_per_s /
          (config.world_size * peak_tflops * 1e12);
+}
+
+double Row::limit_ns() const {
+  SHARDBENCH_CHECK(limit.has_value() && measured());
+  const int moments = train::moments_of(config.optimizer);
+  const double elements = static_cast<double>(fullest_rank().formula.optimizer) / (4.0 * moments);
+  return limit->step_ns(config.accumulation, elements, sent().mean);
 }
 
 double Row::kind_ns(Phase phase, comm::CollectiveKind kind) const {

@@ -8,6 +8,7 @@
 #include "bench/compare/repetition.h"
 #include "bench/compare/statistics.h"
 #include "common/sharding/formulas.h"
+#include "common/train/limit.h"
 #include "common/train/registry.h"
 #include "common/train/result.h"
 
@@ -48,6 +49,8 @@ struct RankFigures {
   double exposed_ns = 0;
   double overlap_ns = 0;  ///< communication that compute hides
   double peer_wait_ns = 0;
+  double minor_faults = -1;        ///< pages first touched in a step; -1: not known
+  double system_allocations = -1;  ///< at most in a measured step
 };
 
 /// The calls of one (phase, kind) for one unit or bucket in one step, mean over ranks.
@@ -58,7 +61,8 @@ struct CallTotal {
   double calls = 0;
   double payload_bytes = 0;  ///< of all of them
   double algo_bytes = 0;
-  double ns = 0;  ///< from issue to completion, added up
+  double ns = 0;          ///< from issue to completion, added up
+  double exposed_ns = 0;  ///< of that, what the rank stood in its waits
 };
 
 /// One strategy doing one job.
@@ -79,6 +83,8 @@ struct Row {
   double gradient_max_rel_diff = 0;  ///< whole batch at once against reference A, step 1
   std::vector<double> losses;        ///< every step, warm-up included
   std::vector<double> gradient_norms;
+  std::vector<double> loss_scales;  ///< every step; empty without one
+  std::vector<int> skipped_steps;   ///< from 1: a gradient overflowed
   std::vector<double> evaluation_losses;
   std::vector<int> evaluation_steps;
   std::vector<std::string> unused_parameters;
@@ -91,6 +97,7 @@ struct Row {
   double optimizer_ns = 0;
   double tokens_per_s = 0;
   std::vector<RepetitionTimes> by_repetition;  ///< what these times summarize
+  std::optional<train::LimitPieces> limit;     ///< the parts of a step by themselves
 
   std::vector<RankFigures> ranks;  ///< of the last repetition; times of all
   std::vector<TrafficRow> traffic;
@@ -119,6 +126,10 @@ struct Row {
   /// Floating-point operations of the model per second and rank, over `peak_tflops` of one rank.
   /// Requires a right row.
   double utilization(double peak_tflops) const;
+  /// What a step would take if it were its parts and nothing else: the operations of its
+  /// micro-batches, the optimizer over what the fullest rank steps, and a copy of the bytes that a
+  /// rank sends. Requires `limit`.
+  double limit_ns() const;
   /// Time from issue to completion of the calls of one kind in one step, mean over ranks, ns.
   double kind_ns(Phase phase, comm::CollectiveKind kind) const;
 
@@ -132,6 +143,8 @@ struct Row {
   Spread sent() const;
   Spread exposed() const;
   Spread comm() const;
+  Spread minor_faults() const;        ///< of a measured step
+  Spread system_allocations() const;  ///< most in a measured step
   Spread overlap() const;
   /// The rank with the largest peak. Requires measured().
   const RankFigures& peak_rank() const;

@@ -9,8 +9,8 @@ namespace shardbench::bench {
 
 const std::vector<std::string>& table_names() {
   // In the order of TableKind.
-  static const std::vector<std::string> kNames = {"brief", "full",  "memory",  "traffic",
-                                                  "time",  "units", "scaling", "pareto"};
+  static const std::vector<std::string> kNames = {"brief", "full",    "memory", "traffic", "time",
+                                                  "units", "scaling", "pareto", "peers"};
   return kNames;
 }
 
@@ -63,6 +63,13 @@ Screen make_screen(TableKind kind, const Comparison& comparison) {
       for (const Block& block : comparison.blocks) {
         screen.sections.push_back(brief_section(comparison, block));
       }
+      if (!comparison.request.peers.empty()) {
+        screen.sections.push_back(peers_section(comparison));
+        screen.sections.back().extra = true;
+      }
+      break;
+    case TableKind::kPeers:
+      screen.sections.push_back(peers_section(comparison));
       break;
     case TableKind::kFull:
       screen.sections.push_back(full_section(comparison));

@@ -9,9 +9,9 @@
 
 namespace shardbench::bench {
 
-enum class TableKind { kBrief, kFull, kMemory, kTraffic, kTime, kUnits, kScaling, kPareto };
+enum class TableKind { kBrief, kFull, kMemory, kTraffic, kTime, kUnits, kScaling, kPareto, kPeers };
 
-/// Their names: brief full memory traffic time units scaling pareto.
+/// Their names: brief full memory traffic time units scaling pareto peers.
 const std::vector<std::string>& table_names();
 /// Nothing for another name.
 std::optional<TableKind> table_kind(const std::string& name);
@@ -67,6 +67,10 @@ const Row* scaling_base(const Comparison& comparison, const Row& row);
 std::vector<std::string> slower_with_more_ranks(const Comparison& comparison);
 /// A line when the ranks of some block had to share cores; else empty.
 std::string crowded_cores(const Comparison& comparison);
+
+/// Ours and, under each row, the peers that do the same job. The brief table has it below where
+/// there are peers.
+Section peers_section(const Comparison& comparison);
 
 /// What stands in place of a row's figures: "WRONG <first tensor>: ..." or "FAILED ...".
 std::string verdict_text(const Row& row);

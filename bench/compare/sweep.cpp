@@ -10,7 +10,7 @@ namespace shardbench::bench {
 namespace {
 
 std::string link_text(const std::optional<comm::LinkModel>& link) {
-  return link ? link->to_string() : std::string("none");
+  return link ? link->LinkSpeed::to_string() : std::string("none");
 }
 
 std::string rate_of(const std::optional<comm::LinkModel>& link) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "bench/compare/cells.h"
 #include "bench/compare/format.h"
 #include "bench/compare/row_table.h"
@@ -6,9 +8,20 @@
 
 namespace shardbench::bench {
 
+namespace {
+
+bool any_limit(const Comparison& comparison) {
+  const std::vector<const Row*> rows = rows_of(comparison);
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const Row* row) { return row->limit.has_value(); });
+}
+
+}  // namespace
+
 Section time_section(const Comparison& comparison) {
   const std::string slowest = "slowest rank (ms)";
   const std::string communication = "communication, mean over ranks (ms)";
+  const std::string limit = "parts alone (ms)";
   const double peak_tflops = comparison.request.peak_tflops;
   RowTable table(comparison, RowTable::Keys::kAll,
                  {{slowest, "step", false, "step_ms"},
@@ -21,6 +34,8 @@ Section time_section(const Comparison& comparison) {
                   {communication, "overlap", false, "overlap_ms"},
                   {communication, "exposed", false, "exposed_ms"},
                   {communication, "overlap%", false, "overlap_percent"},
+                  {limit, "limit", false, "limit_ms", !any_limit(comparison)},
+                  {limit, "x", false, "limit_ratio", !any_limit(comparison)},
                   mfu_column(peak_tflops)});
   for (const Row* row : rows_of(comparison)) {
     if (!row->right()) {
@@ -37,6 +52,9 @@ Section time_section(const Comparison& comparison) {
                if_applies(several, ms_cell(comm.mean)), if_applies(several, ms_cell(overlap.mean)),
                if_applies(several, ms_cell(exposed.mean)),
                if_applies(several && comm.mean > 0, percent_cell(overlap.mean / comm.mean)),
+               if_applies(row->limit.has_value(), ms_cell(row->limit ? row->limit_ns() : 0)),
+               if_applies(row->limit.has_value(),
+                          ratio_cell(row->limit ? row->step.median / row->limit_ns() : 0)),
                mfu_cell(*row, peak_tflops)});
     if (!several || (!times_differ(comm) && !times_differ(exposed))) continue;
     add_min_mean_max(table, *row, [&](double Spread::*part) -> std::vector<Cell> {
@@ -49,6 +67,8 @@ Section time_section(const Comparison& comparison) {
               ms_cell(comm.*part),
               ms_cell(overlap.*part),
               ms_cell(exposed.*part),
+              "",
+              "",
               "",
               ""};
     });

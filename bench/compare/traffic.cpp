@@ -56,9 +56,14 @@ std::vector<TrafficRow> traffic_rows(const std::vector<train::RankResult>& ranks
   return rows;
 }
 
-std::string first_disagreement(const std::vector<TrafficRow>& rows) {
+std::string first_disagreement(const std::vector<TrafficRow>& rows, bool may_hand_on) {
+  std::map<Key, std::int64_t> excess;  // wire beyond algo bytes, of all ranks
   for (const TrafficRow& row : rows) {
-    if (row.agrees()) continue;
+    excess[{row.phase, row.kind}] += row.wire.sent - row.algo_bytes;
+  }
+  for (const TrafficRow& row : rows) {
+    const bool handed_on = may_hand_on && row.wire_counted() && excess[{row.phase, row.kind}] == 0;
+    if (row.agrees() || (handed_on && row.algo_bytes == row.formula_bytes)) continue;
     const std::string wire =
         row.wire_counted() ? fmt::format("{}", row.wire.sent) : std::string("not counted");
     return fmt::format("rank {} {} {}: calls say {} bytes sent, copies {}, the formula {}",
@@ -81,11 +86,13 @@ std::vector<CallTotal> call_totals(const std::vector<train::RankResult>& ranks) 
       total.payload_bytes += static_cast<double>(call.payload_bytes);
       total.algo_bytes += static_cast<double>(call.algo_bytes);
       total.ns += static_cast<double>(call.finished_ns - call.issued_ns);
+      total.exposed_ns += static_cast<double>(call.peer_wait_ns + call.move_ns);
     }
   }
   const auto count = static_cast<double>(ranks.size());
   for (CallTotal& total : totals) {
-    for (double* sum : {&total.calls, &total.payload_bytes, &total.algo_bytes, &total.ns}) {
+    for (double* sum :
+         {&total.calls, &total.payload_bytes, &total.algo_bytes, &total.ns, &total.exposed_ns}) {
       *sum /= count;
     }
   }

@@ -14,7 +14,9 @@ std::vector<TrafficRow> traffic_rows(const std::vector<train::RankResult>& ranks
                                      const sharding::FormulaInput& input);
 
 /// First entry in which algo, wire and formula bytes are not the same, as one line; "" if all are.
-std::string first_disagreement(const std::vector<TrafficRow>& rows);
+/// With `may_hand_on` a rank may send on behalf of its neighbours (MPI between hosts, see
+/// docs/launchers.md): the sum of wire bytes over all ranks then decides.
+std::string first_disagreement(const std::vector<TrafficRow>& rows, bool may_hand_on);
 
 /// The calls of the last step by (phase, kind, label), mean over ranks, in the order in which they
 /// first appear.

@@ -16,7 +16,7 @@ namespace {
 
 using comm::CollectiveKind;
 
-constexpr double kBytesPerElement = 4;  // fp32
+constexpr double kMasterBytes = 4;  // what a rank keeps is fp32
 
 /// One unit of one row; bytes.
 struct UnitFigures {
@@ -67,11 +67,13 @@ std::vector<UnitFigures> units_of(const Row& row, const sharding::ModelShape& mo
       unit.elements += model.parameters[static_cast<std::size_t>(p)].numel();
       for (std::size_t r = 0; r < layouts.size(); ++r) {
         const sharding::Piece* piece = layouts[r].piece_of(p);
-        if (piece != nullptr) kept[r] += static_cast<double>(piece->count) * kBytesPerElement;
+        if (piece != nullptr) kept[r] += static_cast<double>(piece->count) * kMasterBytes;
       }
     }
-    const std::int64_t extent = sharding::unit_buffer(model, shape).extent;
-    unit.padding = static_cast<double>(extent - unit.elements) * kBytesPerElement;
+    const DType dtype = row.config.options.compute_dtype;
+    const std::int64_t extent = sharding::unit_buffer(model, shape, dtype).extent;
+    unit.padding =
+        static_cast<double>(extent - unit.elements) * static_cast<double>(size_of(dtype));
     unit.kept = spread_of(kept);
     add_calls(unit, row);
   }

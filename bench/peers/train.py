@@ -1,56 +1,33 @@
-"""The same training as `shardbench compare`, done by PyTorch on Gloo: one JSON file.
+"""One run of one peer: the training of `shardbench compare`, done by another framework.
 
-python bench/peers/train.py --strategy ddp,fsdp2 --model gpt2 --untied --world 2 --batch 1 \
-    --seq 128 --steps 10 --warmup 2 --threads 1 --out FILE
+python bench/peers/train.py WORK.json
 
-ddp is DistributedDataParallel (gradient_as_bucket_view), fsdp2 is fully_shard on every block and
-the root, none is two processes that do not talk. Each strategy gets freshly spawned ranks. Token
-batches are random: they cost what text costs.
+WORK.json says it all: peer, model, sizes, optimizer, and the files of initial weights and tokens.
+Every rank is a process of its own. Standard output gets `step N` after each step of rank 0 and
+at the end `result JSON`; why a run failed is the last line of standard error.
+
+On CPUs ranks talk over Gloo. "device": "cuda" (NCCL, a GPU per rank) is written but untested.
 """
 
-import argparse
+import ctypes
+import datetime
 import json
 import os
-import statistics
+import signal
 import sys
-import tempfile
 import time
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.nn.parallel import DistributedDataParallel
 
 import gpt2
+import llama
+import mlp
+from tensors import TensorFile, load_weights
+from wraps import WRAPS
 
-# The defaults of common/train/config.h.
-LR, BETAS, EPS, WEIGHT_DECAY = 1e-3, (0.9, 0.95), 1e-8, 0.1
-
-
-def wrap_ddp(model):
-    return DistributedDataParallel(model, gradient_as_bucket_view=True)
-
-
-def wrap_fsdp2(model):
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for block in model.h:
-        fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
-
-
-STRATEGIES = {"none": lambda model: model, "ddp": wrap_ddp, "fsdp2": wrap_fsdp2}
-
-
-def make_optimizer(model):
-    """Fused AdamW; matrices and embeddings decay, biases and norms do not."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, fused=True)
+FAMILIES = {"gpt2": gpt2.GPT2, "llama": llama.Llama, "mlp": mlp.MLP}
 
 
 def memory_field(path, field):
@@ -62,108 +39,125 @@ def memory_field(path, field):
     raise KeyError(f"{path} has no line {field}")
 
 
-def run_rank(rank, strategy, options, folder):
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=options.world
-    )
-    rss_start = memory_field("/proc/self/status", "VmRSS")
-    model = gpt2.GPT2(options.sizes, tied=not options.untied)
-    parameters = sum(p.numel() for p in model.parameters())
-    model = STRATEGIES[strategy](model)
-    optimizer = make_optimizer(model)
-    generator = torch.Generator().manual_seed(1000 + rank)
+def reset_peak_resident():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
 
-    step_ms, losses = [], []
-    for _ in range(options.warmup + options.steps):
-        text = torch.randint(
-            options.sizes.vocab, (options.batch, options.seq + 1), generator=generator
-        )
-        dist.barrier()
-        start = time.perf_counter()
-        loss = model(text[:, :-1], text[:, 1:].contiguous())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        step_ms.append((time.perf_counter() - start) * 1e3)
-        mean = loss.detach().clone()
-        dist.all_reduce(mean)
-        losses.append(mean.item() / options.world)
+
+def die_with_parent():
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def join(rank, work):
+    torch.set_num_threads(work["threads"])
+    if work["device"] == "cuda":
+        torch.cuda.set_device(rank)
+    # What DeepSpeed reads in place of arguments.
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(work["world_size"]))
+    dist.init_process_group(
+        "nccl" if work["device"] == "cuda" else "gloo",
+        store=dist.TCPStore("127.0.0.1", work["port"], is_master=False),
+        rank=rank,
+        world_size=work["world_size"],
+        timeout=datetime.timedelta(seconds=work["timeout_s"]),
+    )
+
+
+def finish_device(work):
+    if work["device"] == "cuda":
+        torch.cuda.synchronize()
+
+
+def train_step(training, batches, lr, work):
+    """Returns (ns, mean loss of this rank's micro-batches)."""
+    training.zero_grad()
+    finish_device(work)
+    dist.barrier()
+    start = time.perf_counter_ns()
+    loss = 0.0
+    for index, (tokens, targets) in enumerate(batches):
+        loss += training.micro_batch(tokens, targets, index + 1 == len(batches)) / len(batches)
+    training.update(lr)
+    finish_device(work)
+    return time.perf_counter_ns() - start, loss
+
+
+def micro_batches(tokens, step, rank, work):
+    """Pairs of tokens and targets [batch, seq] of one rank and step."""
+    batches = []
+    for micro in range(work["accumulation"]):
+        index = (step * work["accumulation"] + micro) * work["world_size"] + rank
+        pair = tokens.read_slice("tokens", index).long().to(work["device"])
+        batches.append((pair[0], pair[1]))
+    return batches
+
+
+def run_rank(rank, work):
+    die_with_parent()
+    join(rank, work)
+    start = memory_field("/proc/self/status", "VmRSS")
+    model = FAMILIES[work["model"]["family"]](work["model"])
+    load_weights(model, work["weights"])
+    training = WRAPS[work["peer"]](model.to(work["device"]), work)
+    del model
+    # In the peers' favour: the whole model, which each rank makes first, does not count.
+    reset_peak_resident()
+
+    tokens = TensorFile(work["tokens"])
+    times, losses = [], []
+    for step, lr in enumerate(work["lr"]):
+        ns, loss = train_step(training, micro_batches(tokens, step, rank, work), lr, work)
+        times.append(ns)
+        losses.append(loss)
+        if rank == 0:
+            print(f"step {step + 1}", flush=True)
 
     dist.barrier()
     report = {
         "rank": rank,
-        "step_ms": step_ms[options.warmup :],
+        "pid": os.getpid(),
+        "step_ns": times,
         "losses": losses,
-        "rss_start_bytes": rss_start,
+        "rss_start_bytes": start,
         "rss_peak_bytes": memory_field("/proc/self/status", "VmHWM"),
         "pss_bytes": memory_field("/proc/self/smaps_rollup", "Pss"),
-        "parameters": parameters,
     }
-    with open(f"{folder}/rank{rank}.json", "w") as file:
-        json.dump(report, file)
+    reports = [None] * work["world_size"]
+    dist.all_gather_object(reports, report)
+    if rank == 0:
+        print("result " + json.dumps({"versions": versions(work), "per_rank": reports}), flush=True)
     dist.barrier()  # pages shared with a rank that has left would count wholly
     dist.destroy_process_group()
 
 
-def run_strategy(strategy, options):
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run_rank, (strategy, options, folder), nprocs=options.world, join=True)
-        ranks = []
-        for rank in range(options.world):
-            with open(f"{folder}/rank{rank}.json") as file:
-                ranks.append(json.load(file))
-    slowest = [max(times) for times in zip(*(r["step_ms"] for r in ranks))]
-    return {
-        "strategy": strategy,
-        "step_ms": slowest,
-        "median_ms": statistics.median(slowest),
-        "min_ms": min(slowest),
-        "rss_peak_bytes": max(r["rss_peak_bytes"] for r in ranks),
-        "pss_bytes": max(r["pss_bytes"] for r in ranks),
-        "losses": ranks[0]["losses"],
-        "parameters": ranks[0]["parameters"],
-        "per_rank": ranks,
-    }
+def versions(work):
+    found = {"python": sys.version.split()[0], "torch": torch.__version__}
+    if work["framework"] == "deepspeed":
+        import deepspeed
 
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--strategy", default="ddp,fsdp2", help="of " + ", ".join(STRATEGIES))
-    parser.add_argument("--model", default="gpt2", choices=gpt2.PRESETS)
-    parser.add_argument("--untied", action="store_true")
-    parser.add_argument("--world", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=1, help="sequences per rank")
-    parser.add_argument("--seq", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", help="file for the JSON; without it, stdout")
-    options = parser.parse_args()
-    options.strategies = options.strategy.split(",")
-    for strategy in options.strategies:
-        if strategy not in STRATEGIES:
-            parser.error(f"unknown strategy {strategy}: one of {', '.join(STRATEGIES)}")
-    if min(options.world, options.batch, options.seq, options.steps, options.threads) < 1:
-        parser.error("--world, --batch, --seq, --steps and --threads are at least 1")
-    options.sizes = gpt2.PRESETS[options.model]
-    if options.seq > options.sizes.context:
-        parser.error(f"--seq {options.seq} exceeds the context {options.sizes.context}")
-    return options
+        found["deepspeed"] = deepspeed.__version__
+    return found
 
 
 def main():
-    options = parse_arguments()
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)
-    results = [run_strategy(strategy, options) for strategy in options.strategies]
-    document = {"torch_version": torch.__version__, "args": sys.argv[1:], "results": results}
-    if options.out:
-        with open(options.out, "w") as file:
-            json.dump(document, file, indent=1)
-    else:
-        json.dump(document, sys.stdout, indent=1)
-        print()
+    with open(sys.argv[1]) as file:
+        work = json.load(file)
+    if work["device"] == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    # Where setup.sh has built DeepSpeed's operator, and the ninja that it is looked up with.
+    os.environ["TORCH_EXTENSIONS_DIR"] = os.path.join(sys.prefix, "torch_extensions")
+    os.environ["PATH"] = os.path.join(sys.prefix, "bin") + os.pathsep + os.environ.get("PATH", "")
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    work["port"] = store.port
+    # Forked, as our ranks are: they share what importing PyTorch takes. CUDA cannot be forked.
+    mp.start_processes(
+        run_rank,
+        (work,),
+        nprocs=work["world_size"],
+        start_method="spawn" if work["device"] == "cuda" else "fork",
+    )
 
 
 if __name__ == "__main__":

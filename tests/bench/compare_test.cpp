@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+
+#include "bench/compare/screens.h"
 #include "common/core/error.h"
 #include "tests/bench/fake_engine.h"
 
@@ -200,6 +203,41 @@ TEST(OversizedUnit, WarnsOnlyAboutMoreThanHalf) {
   request.base.options.units = sharding::UnitPolicy::parse("whole");
   EXPECT_NE(oversized_unit(request.base, model).find("holds 100 % of the weights"),
             std::string::npos);
+}
+
+TEST(Limit, IsTheSumOfThePartsThatWereFastest) {
+  FakeEngine fake;
+  fake.limits = {{20'000'000, 40'000'000, 2.0, 8.0}, {25'000'000, 30'000'000, 1.0, 10.0}};
+  Request request = small_request();
+  request.limit = true;
+  request.repetitions = 2;
+  request.base.accumulation = 3;
+  const Comparison comparison = compare(request, fake_registry(), fake.engine());
+  EXPECT_EQ(std::count(fake.log.begin(), fake.log.end(), "limit/2/batch 4"), 2);
+  EXPECT_EQ(runs_of(request, fake_registry()), static_cast<int>(fake.log.size()));
+  for (const Row& row : comparison.blocks[0].rows) {
+    ASSERT_TRUE(row.limit.has_value());
+    const double elements = static_cast<double>(row.fullest_rank().formula.optimizer) / 8;
+    EXPECT_GT(elements, 0);
+    EXPECT_DOUBLE_EQ(row.limit_ns(), 3 * (20e6 + 30e6) + elements * 1.0 + row.sent().mean / 10.0);
+  }
+  EXPECT_LT(comparison.blocks[0].rows.back().limit_ns(), 200e6);
+  const std::string text = render_table(TableKind::kTime, comparison);
+  EXPECT_NE(text.find("parts alone"), std::string::npos) << text;
+}
+
+TEST(Limit, IsNotThereUnlessAskedForOrWhenItFailed) {
+  FakeEngine fake;
+  fake.limits = {{1, 1, 1.0, 1.0}};
+  Comparison comparison = compare(small_request(), fake_registry(), fake.engine());
+  EXPECT_FALSE(comparison.blocks[0].rows[0].limit.has_value());
+  EXPECT_EQ(render_table(TableKind::kTime, comparison).find("parts alone"), std::string::npos);
+  fake.limits.clear();
+  Request request = small_request();
+  request.limit = true;
+  comparison = compare(request, fake_registry(), fake.engine());
+  EXPECT_FALSE(comparison.blocks[0].rows[0].limit.has_value());
+  EXPECT_EQ(exit_code(comparison), 0);
 }
 
 }  // namespace

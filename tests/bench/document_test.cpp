@@ -142,7 +142,7 @@ TEST(Document, FailedRowsSayWhy) {
 
 TEST(Document, ContextMergesNotesButKeepsItsOwnKeys) {
   Request request = small_request();
-  request.base.link = comm::LinkModel{1.25e8, std::chrono::microseconds(20)};
+  request.base.link = comm::LinkModel{{1.25e8, std::chrono::microseconds(20)}};
   request.base.seed = 7;
   const Json doc = document_of(request);
   const Json& context = doc["context"];

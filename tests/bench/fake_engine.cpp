@@ -124,6 +124,14 @@ Engine FakeEngine::engine() {
     if (spoil_reference) spoil_reference(run);
     return run;
   };
+  made.limit = [this](const train::RunConfig& config) {
+    log.push_back(fmt::format("limit/{}/batch {}", config.world_size, config.batch));
+    train::LimitRun run;
+    if (limits.empty()) return run;
+    run.pieces = limits.front();
+    if (limits.size() > 1) limits.erase(limits.begin());
+    return run;
+  };
   made.judge = [this](const train::StrategyRun& run, const train::ReferenceResult&) {
     train::Parity parity;
     parity.ok = parity.bit_equal = true;

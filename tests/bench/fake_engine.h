@@ -19,6 +19,8 @@ struct FakeEngine {
   std::vector<train::RunConfig> jobs;                               ///< of the strategies, in order
   std::vector<train::RunConfig> reference_jobs;                     ///< of the references
 
+  std::vector<train::LimitPieces> limits;  ///< one after the other, the last one again
+
   /// Changes a run before it is handed over: to plant errors. May be empty.
   std::function<void(train::StrategyRun&)> spoil;
   std::function<void(train::ReferenceRun&)> spoil_reference;

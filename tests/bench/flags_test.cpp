@@ -1,6 +1,7 @@
 #include "bench/cli/flags.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
@@ -127,6 +128,40 @@ TEST(Flags, ListsAreSweeps) {
   EXPECT_EQ(request.sweep.bucket_caps_mib, (std::vector<double>{0.5, 25}));
   EXPECT_EQ(request.base.options.bucket_cap_mib, 0.5);
   EXPECT_EQ(bench::blocks_of(request).size(), 2u * 2 * 3 * 3 * 2);
+}
+
+TEST(Flags, HostsStandAroundEveryLink) {
+  const bench::Request request =
+      request_of({"--world", "2,4", "--link", "none,10Gbit,20us,1GB/s,1ms", "--link-inter",
+                  "1Gbit,50us", "--ranks-per-host", "2"});
+  EXPECT_FALSE(request.sweep.links[0].has_value());
+  for (const std::size_t i : {1u, 2u}) {
+    ASSERT_TRUE(request.sweep.links[i]->hosts.has_value());
+    EXPECT_EQ(request.sweep.links[i]->hosts->ranks_per_host, 2);
+    EXPECT_EQ(request.sweep.links[i]->hosts->speed.bytes_per_second, 1.25e8);
+  }
+}
+
+TEST(Flags, CommThreadNeedsASecondCore) {
+  EXPECT_FALSE(request_of({}).base.comm_thread);
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  if (CPU_COUNT(&all) > 1) {
+    EXPECT_TRUE(request_of({"--comm-thread"}).base.comm_thread);
+  }
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  try {
+    request_of({"--comm-thread"});
+    ADD_FAILURE() << "accepted on one core";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("--comm-thread"), std::string::npos);
+  }
+  sched_setaffinity(0, sizeof(all), &all);
 }
 
 TEST(Flags, AListOfOneIsNoSweep) {

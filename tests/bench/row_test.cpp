@@ -143,6 +143,20 @@ TEST(Row, WireBytesThatDifferFailAndUncountedOnesDoNot) {
   EXPECT_EQ(row_of(run, FormulaKind::kDdp).traffic_error, "");
 }
 
+// A rank that hands on what its host's ranks all get sends more, and another one less.
+TEST(Row, WireBytesMayBeSharedDifferentlyByRanks) {
+  train::StrategyRun run = fake_run("ddp", 2);
+  run.ranks[0].traffic[0].wire.sent += 64;
+  EXPECT_NE(row_of(run, FormulaKind::kDdp).traffic_error, "");
+  run.ranks[1].traffic[0].wire.sent -= 64;
+  EXPECT_NE(row_of(run, FormulaKind::kDdp).traffic_error, "");
+  run.config.backend = "mpi";
+  EXPECT_EQ(row_of(run, FormulaKind::kDdp).traffic_error, "");
+  run.ranks[0].traffic[0].algo_bytes += 64;
+  run.ranks[1].traffic[0].algo_bytes -= 64;
+  EXPECT_NE(row_of(run, FormulaKind::kDdp).traffic_error, "");
+}
+
 TEST(Row, CallsThatTheFormulaDoesNotKnowAndMissingOnesAreCaught) {
   train::StrategyRun run = fake_run("ddp", 2);
   comm::TrafficEntry extra;

@@ -53,6 +53,29 @@ TEST(TrainingLog, LearningRateIsThatOfTheStep) {
   EXPECT_NE(log.step(1, step_of(4, 100), 1).find("0.00025"), std::string::npos);
 }
 
+TEST(TrainingLog, LossScaleAndSkippedSteps) {
+  train::RunConfig config = six_steps();
+  config.loss_scale = train::LossScale::parse("dynamic");
+  TrainingLog log(config, {2, std::nullopt});
+  EXPECT_EQ(log.header(),
+            "   step      loss  grad_norm        lr    tok/s      peak  loss_scale\n"
+            "                                                    (MiB)\n");
+  train::StepRecord record = step_of(5, 1000);
+  record.loss_scale = 65536;
+  record.skipped = true;
+  const std::string skipped = "  skipped: a gradient overflowed at loss scale 65536\n";
+  EXPECT_EQ(log.step(1, record, 1 << 20),
+            "      1" + skipped +
+                "      1    5.0000     2.0000     0.001       64      1.00       65536\n");
+  record.skipped = false;
+  record.loss_scale = 32768;
+  EXPECT_EQ(log.step(2, record, 1 << 20),
+            "      2    5.0000     2.0000     0.001       64      1.00       32768\n");
+  record.skipped = true;
+  record.loss_scale = 65536;
+  EXPECT_EQ(log.step(3, record, 1 << 20), "      3" + skipped);  // between lines, too
+}
+
 TEST(TrainingLog, Evaluations) {
   TrainingLog log(six_steps(), {3, 2.4});
   EXPECT_EQ(log.evaluation(4, 2.5, false),

@@ -47,6 +47,18 @@ TEST(ContextLine, SaysWhatWasCompared) {
   EXPECT_TRUE(context_line(request, model, {2}).ends_with("no link, init broadcast"));
 }
 
+TEST(ContextLine, SaysWhatComputesAndTravels) {
+  Request request = small_request();
+  const sharding::ModelShape model = models::shape_of(request.base.model);
+  request.base.options.compute_dtype = DType::kBFloat16;
+  EXPECT_NE(context_line(request, model, {2}).find("seq 8, bf16 (reduce fp32), units"),
+            std::string::npos);
+  request.base.options.compute_dtype = request.base.options.reduce_dtype = DType::kFloat16;
+  request.base.loss_scale = train::LossScale::parse("1024");
+  EXPECT_NE(context_line(request, model, {2}).find("fp16 (reduce fp16), loss scale 1024, units"),
+            std::string::npos);
+}
+
 // P = 1,598,464: states 16P = 24.39 MiB, weights 6.098 MiB, f = 1/2.
 TEST(BriefTable, DefaultScreen) {
   const Comparison comparison = small(2);
@@ -242,6 +254,24 @@ TEST(PlainWords, WithoutAWholeBatchReferenceItSaysSo) {
   EXPECT_NE(text.find("the whole batch at once is no reference here"), std::string::npos) << text;
 }
 
+TEST(PlainWords, LowerPrecisionHasItsOwnBytes) {
+  Request request = small_request();
+  request.base.options.compute_dtype = DType::kBFloat16;
+  FakeEngine fake;
+  const std::vector<Paragraph> all =
+      paragraphs(compare(request, fake_registry(), fake.engine()), {});
+  const auto has = [&](std::size_t paragraph, const std::string& part) {
+    EXPECT_NE(all[paragraph].text.find(part), std::string::npos) << all[paragraph].text;
+  };
+  has(0, "whose bounds are those of fp32");
+  has(1, "Master weights, gradients and AdamW state are 16 bytes per parameter, 16/W = 8 when cut");
+  has(1, "operations read bf16; ddp keeps a whole copy in bf16, 2 more");
+  has(1, "ddp 18 (");
+  has(1, "zero3 and fsdp 8 (");
+  has(2, "(6.098 MiB in fp32; weights travel as bf16, gradients as fp32)");
+  has(2, "ddp, zero3 and fsdp 2.00f");
+}
+
 TEST(PlainWords, KeptAfterForwardSendsTwice) {
   Request request = small_request();
   request.base.options.reshard_after_forward = train::Reshard::kFalse;
@@ -333,7 +363,8 @@ TEST(TableKindOf, KnowsItsNames) {
   EXPECT_EQ(table_kind("traffic"), TableKind::kTraffic);
   EXPECT_EQ(table_kind("pareto"), TableKind::kPareto);
   EXPECT_FALSE(table_kind("wide").has_value());
-  EXPECT_EQ(table_names().size(), 8u);
+  EXPECT_EQ(table_kind("peers"), TableKind::kPeers);
+  EXPECT_EQ(table_names().size(), 9u);
 }
 
 }  // namespace

@@ -72,6 +72,38 @@ void expect_same(const Comparison& comparison) {
   EXPECT_EQ(plain_words(again.comparison, {}), plain_words(comparison, {}));
 }
 
+TEST(Stored, LowerPrecisionComesBack) {
+  Request request = five_by_two();
+  request.base.options.compute_dtype = DType::kFloat16;
+  request.base.options.reduce_dtype = DType::kBFloat16;
+  request.base.loss_scale = train::LossScale::parse("dynamic");
+  FakeEngine fake;
+  fake.spoil = [](train::StrategyRun& run) {
+    for (train::RankResult& rank : run.ranks) {
+      for (train::StepRecord& step : rank.steps) step.loss_scale = 65536;
+      rank.steps[1].skipped = true;
+    }
+  };
+  const Comparison comparison = run(request, fake);
+  const Json doc = Json::parse(stored(comparison));
+  EXPECT_EQ(doc["config"]["recipe"]["param_dtype"], "fp16");
+  EXPECT_EQ(doc["config"]["recipe"]["gather_dtype"], "fp16");
+  EXPECT_EQ(doc["config"]["recipe"]["reduce_dtype"], "bf16");
+  EXPECT_EQ(doc["config"]["recipe"]["master_dtype"], "fp32");
+  EXPECT_EQ(doc["config"]["loss_scale"], "dynamic");
+  EXPECT_EQ(doc["results"][0]["skipped_steps"], Json({2}));
+  EXPECT_EQ(doc["results"][0]["loss_scales"][0], 65536);
+  expect_same(comparison);
+  const train::RunConfig base = back(comparison).comparison.request.base;
+  EXPECT_EQ(base.options.compute_dtype, DType::kFloat16);
+  EXPECT_EQ(base.options.reduce_dtype, DType::kBFloat16);
+  EXPECT_TRUE(base.loss_scale && base.loss_scale->dynamic);
+  EXPECT_EQ(back(comparison).comparison.blocks[0].rows[0].skipped_steps, std::vector<int>{2});
+  std::string text = stored(comparison);
+  text.replace(text.find("\"fp16\""), 6, "\"fp12\"");
+  EXPECT_NE(refusal(text).find("fp12"), std::string::npos);
+}
+
 TEST(Stored, EveryTableAndTextComesOutTheSame) {
   expect_same(run(small_request()));
   expect_same(run(five_by_two()));
@@ -87,6 +119,27 @@ TEST(Stored, StrongScalingAndAccumulationToo) {
   request.sweep.bucket_caps_mib = {0.001, 25};
   request.base.options.bucket_cap_mib = 0.001;
   expect_same(run(request));
+}
+
+TEST(Stored, TheLimitToo) {
+  FakeEngine fake;
+  fake.limits = {{20'000'001, 40'000'003, 2.25, 8.125}};
+  Request request = small_request();
+  request.limit = true;
+  expect_same(run(request, fake));
+}
+
+TEST(Stored, HostsAndCommThreadToo) {
+  Request request = small_request();
+  request.worlds = {2, 4};
+  request.base.link = comm::LinkModel::parse("10Gbit,1us");
+  request.base.link->hosts = comm::HostLink{comm::LinkSpeed::parse("1Gbit,20us"), 2};
+  request.base.comm_thread = true;
+  const Comparison comparison = run(request);
+  expect_same(comparison);
+  const train::RunConfig again = back(comparison).comparison.request.base;
+  EXPECT_TRUE(again.comm_thread);
+  EXPECT_EQ(again.link->to_string(), "10Gbit,1us; 1Gbit,20us between hosts of 2");
 }
 
 TEST(Stored, WrongAndFailedRowsToo) {

@@ -232,4 +232,53 @@ case_read_only() {
   expect_err "cannot write to $tree/build"
 }
 
+case_peers() {
+  run compare --peers torch,ds-zero3
+  expect_status 7
+  expect_calls 1 "program compare --peers torch,ds-zero3 --dry-run --quiet"
+  expect_err "--peers needs torch deepspeed: up to 5.5 GB"
+  expect_calls 1 "pip install .*torch==9.9.9 numpy"
+  expect_calls 1 "pip install .*deepspeed==7.7.7"
+  : >"$log"
+  run compare --peers=fsdp2
+  expect_status 7
+  expect_out "args: [compare] [--peers=fsdp2] in $work/elsewhere data $tree/build/data"
+  [[ ! -s $work/err ]] || fail "said something though nothing was to do"
+  run compare --peers deepspeed --dry-run
+  run compare
+  run collectives --peers mpi
+  expect_calls 0 "pip"
+}
+
+case_peers_refused() {
+  run setup
+  run build
+  : >"$log"
+  environment+=(DRY_STATUS=2)
+  run compare --peers nobody
+  expect_status 2
+  expect_calls 0 "pip"
+}
+
+case_peers_without_install() {
+  run compare
+  : >"$log"
+  run compare --peers deepspeed --no-install
+  expect_status 2
+  expect_one_message
+  expect_err "missing: torch deepspeed for --peers"
+  expect_calls 0 "pip"
+  environment+=(SHARDBENCH_PEERS_PYTHON=/some/python)
+  run compare --peers deepspeed --no-install
+  expect_status 7
+}
+
+case_peers_not_to_be_had() {
+  run compare
+  environment+=(FAIL_PIP=1)
+  run compare --peers torch
+  expect_status 7 # the program runs: rows say what is missing
+  expect_err "not all of torch could be installed"
+}
+
 "case_$case_name"

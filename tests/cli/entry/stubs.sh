@@ -15,12 +15,15 @@ make_tree() {
   mkdir -p "$work/tree" "$bin" "$work/elsewhere" "$work/home"
   touch "$work/log" "$work/out" "$work/err"
   cp "$repository/shardbench" "$work/tree/"
+  mkdir -p "$work/tree/bench/peers"
+  cp "$repository/bench/peers/setup.sh" "$work/tree/bench/peers/"
   sum=$(printf %s "$corpus_text" | sha256sum)
   cat >"$work/tree/versions.env" <<EOF
 SHARDBENCH_TORCH_VERSION=9.9.9
 SHARDBENCH_TORCH_OLDEST=9.0.0
 SHARDBENCH_CUDA_RUNTIME="runtime==1 cupti==1"
 SHARDBENCH_CORPUS_PACKAGE=texts==0.1
+SHARDBENCH_DEEPSPEED_VERSION=7.7.7
 SHARDBENCH_CORPUS_SHA256=${sum%% *}
 EOF
   for tool in awk bash cat chmod cp dirname env flock grep gzip mkdir mv nproc printf readlink rm \
@@ -72,6 +75,10 @@ mkdir -p "$build/bin"
 cp "$STUB_WORK/program" "$build/bin/shardbench"
 EOF
   write_stub "${bin%/bin}/program" <<'EOF'
+if [[ " $* " == *" --dry-run "* ]]; then
+  echo "program $*" >>"$STUB_LOG"
+  exit "${DRY_STATUS:-0}"
+fi
 printf 'args:'
 printf ' [%s]' "$@"
 printf ' in %s data %s\n' "$PWD" "$SHARDBENCH_DATA_DIR"

@@ -90,11 +90,8 @@ json document_in(const Outcome& outcome) {
 class LaunchedParity : public ::testing::TestWithParam<std::tuple<std::string, int, std::string>> {
 };
 
-TEST_P(LaunchedParity, MpiGivesTheBitsOfSharedMemory) {
-  const auto [name, ranks, model] = GetParam();
-  const Words words = launcher(name, ranks);
-  NEED_LAUNCHER(words, name);
-  const Words job = compare_job(model);
+/// The job over MPI, right by its own reference, and over shared memory: the same bits and bytes.
+void expect_bits_of_shared_memory(const Words& words, int ranks, const Words& job) {
   const json launched = document_in(run_under(words, joined(job, {"--backend", "mpi"})));
   const json forked = document_in(run_shardbench(joined(job, {"--world", std::to_string(ranks)})));
   ASSERT_TRUE(launched.is_object() && forked.is_object());
@@ -113,6 +110,13 @@ TEST_P(LaunchedParity, MpiGivesTheBitsOfSharedMemory) {
       }
     }
   }
+}
+
+TEST_P(LaunchedParity, MpiGivesTheBitsOfSharedMemory) {
+  const auto [name, ranks, model] = GetParam();
+  const Words words = launcher(name, ranks);
+  NEED_LAUNCHER(words, name);
+  expect_bits_of_shared_memory(words, ranks, compare_job(model));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -184,6 +188,16 @@ TEST_P(MpiLaunchers, ARankThatThrowsEndsTheJobAndIsNamed) {
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_THAT(outcome.err, HasSubstr("fault injected by --inject throw"));
   EXPECT_EQ(children_left(), 0);
+}
+
+TEST_P(MpiLaunchers, LowerPrecisionGivesTheBitsOfSharedMemory) {
+  const Words words = launcher(GetParam(), 3);
+  NEED_LAUNCHER(words, GetParam());
+  for (const Words& recipe :
+       {Words{"--dtype", "bf16"}, Words{"--dtype", "bf16", "--reduce-dtype", "bf16"},
+        Words{"--dtype", "fp16", "--loss-scale", "1024"}}) {
+    expect_bits_of_shared_memory(words, 3, joined(compare_job("gpt2-nano"), recipe));
+  }
 }
 
 TEST_P(MpiLaunchers, BadInputIsOneLine) {

@@ -51,6 +51,46 @@ TEST_P(FiveStrategies, EndWithTheSameWeights) {
   }
 }
 
+TEST_P(FiveStrategies, ComputeInBf16) {
+  const json doc = document_of(all_five({"--world", GetParam(), "--dtype", "bf16"}));
+  ASSERT_TRUE(doc.is_object());
+  EXPECT_EQ(doc["okay"], true);
+  EXPECT_EQ(hashes_of(doc).size(), 1u);
+  const json recipe = doc["config"]["recipe"];
+  for (const char* key : {"param_dtype", "gather_dtype"}) EXPECT_EQ(recipe[key], "bf16");
+  for (const char* key : {"reduce_dtype", "grad_dtype", "master_dtype", "state_dtype"}) {
+    EXPECT_EQ(recipe[key], "fp32");
+  }
+  for (const json& result : doc["results"]) {
+    EXPECT_EQ(result["parity"]["bit_equal"], true) << result["name"];
+    EXPECT_FALSE(result["parity"].contains("grad_max_rel_diff"));
+    EXPECT_EQ(result["traffic_ok"], true) << result["name"];
+    EXPECT_FALSE(result.contains("loss_scales"));
+    for (const json& entry : result["traffic"]) {
+      const std::string kind = entry["kind"];
+      if (entry["phase"] == "metrics") continue;
+      const bool gathers = kind == "all_gather" || kind == "broadcast";
+      EXPECT_EQ(entry["dtype"], gathers ? "bf16" : "fp32") << result["name"] << " " << kind;
+    }
+  }
+}
+
+TEST_P(FiveStrategies, ComputeInFp16WithALossScale) {
+  const json doc = document_of(all_five({"--world", GetParam(), "--dtype", "fp16", "--reduce-dtype",
+                                         "fp16", "--loss-scale", "dynamic"}));
+  ASSERT_TRUE(doc.is_object());
+  EXPECT_EQ(doc["okay"], true);
+  EXPECT_EQ(doc["config"]["loss_scale"], "dynamic");
+  for (const json& result : doc["results"]) {
+    EXPECT_EQ(result["parity"]["bit_equal"], true) << result["name"];
+    EXPECT_EQ(result["traffic_ok"], true) << result["name"];
+    ASSERT_EQ(result["loss_scales"].size(), 3u);
+    EXPECT_EQ(result["loss_scales"][0], 65536);
+    EXPECT_TRUE(result["skipped_steps"].is_array());
+    EXPECT_EQ(result["skipped_steps"], doc["results"][0]["skipped_steps"]);
+  }
+}
+
 TEST_P(FiveStrategies, GiveTheSameBitsInTwoDeterministicInvocations) {
   const std::vector<std::string> job = all_five({"--world", GetParam(), "--deterministic"});
   const json first = document_of(job);
