@@ -3,16 +3,24 @@
 # machine, versions and the command itself) and NAME.txt (the printed screen), and NAME.md, the same
 # table as Markdown, made from the JSON.
 #   results/record.sh FOLDER [NAME...]      all of them, or only those named
-#   results/record.sh --list                the names and their commands
+#   results/record.sh --list [all]          the names and their commands; all: those with --peers too
 # On a quiet machine: the times are part of what is written. SHARDBENCH names another program than
-# ./shardbench; TRAIN_STEPS the steps of the training runs (default 450).
+# ./shardbench; TRAIN_STEPS the steps of the training runs (default 450), PEER_STEPS those
+# beside other frameworks (default 6).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 program=${SHARDBENCH:-$root/shardbench}
 few=(--steps 4) # where bytes are the point, not times
 gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
+# Beside other frameworks (docs/peers.md): four pairs that keep and send the same.
+peers=(--strategy "ddp,zero1,zero3,fsdp" --peers "ddp,zero-optimizer,ds-zero3,fsdp2" --threads 1
+  --repetitions 2 --limit --table peers)
+peers_bf16=(--strategy fsdp --dtype bf16 --peers fsdp2 --threads 1 --repetitions 2 --limit --table peers)
+peers_lean=(--strategy fsdp --split-head 8 --optimizer-in-backward --collectives in-place --peers fsdp2
+  --threads 1 --repetitions 2 --limit --table peers)
 five=(--strategy "ddp,zero1,zero2,zero3,fsdp")
+links=(--batch 1 --steps 5 --link "none,10Gbit,20us,5Gbit,20us,2Gbit,20us,1Gbit,20us,500Mbit,20us,200Mbit,20us")
 sweep=block,class:Linear,size:200k,size:2M,tensor,whole
 
 # The arguments of a name, one a line.
@@ -39,7 +47,19 @@ arguments_of() {
     collectives) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 2 ;;
     collectives-4) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 4 ;;
     gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
+    peers-128) printf '%s\n' compare "${gpt2[@]}" "${peers[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-bf16-128) printf '%s\n' compare "${gpt2[@]}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-bf16-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-lean-128) printf '%s\n' compare "${gpt2[@]}" "${peers_lean[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-lean-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers_lean[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-collectives) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 2 --peers gloo,mpi ;;
     link) printf '%s\n' compare --link 1Gbit,20us ;;
+    link-sweep) printf '%s\n' compare --strategy ddp,zero3,fsdp "${links[@]}" --prefetch 0,1,2 --table time ;;
+    link-sweep-kept) printf '%s\n' compare --strategy fsdp --reshard-after-forward false "${links[@]}" --table time ;;
+    link-hosts) printf '%s\n' compare "${five[@]}" --world 4 --batch 1 --link 100Gbit,1us \
+      --link-inter 1Gbit,20us --ranks-per-host 2 --table time ;;
+    comm-thread) printf '%s\n' compare --link 1Gbit,20us --comm-thread --table time ;;
     units-block) printf '%s\n' compare --units block --table memory "${few[@]}" ;;
     units-tensor) printf '%s\n' compare --units tensor --table memory "${few[@]}" ;;
     units-whole) printf '%s\n' compare --units whole --table memory "${few[@]}" ;;
@@ -49,6 +69,9 @@ arguments_of() {
     train-ddp | train-zero3 | train-fsdp)
       printf '%s\n' run --strategy "${1#train-}" --steps "${TRAIN_STEPS:-450}" \
         --lr-warmup 100 --max-norm 1 --log-every 50 ;;
+    loss-fp32 | loss-bf16)
+      printf '%s\n' run --strategy fsdp --steps 200 --log-every 20 --dtype "${1#loss-}" ;;
+    gpt2-untied-bf16) printf '%s\n' compare "${gpt2[@]}" --dtype bf16 ;;
     *)
       printf 'record: no result is called %s: see results/record.sh --list\n' "$1" >&2
       return 2
@@ -56,9 +79,13 @@ arguments_of() {
   esac
 }
 names=(default memory traffic time worlds stages stages-worlds scaling scaling-strong gpt2-untied
-  gpt2-stages gpt2-balance gpt2-layout llama-nano convnet link units-block units-tensor units-whole
+  gpt2-stages gpt2-balance gpt2-layout llama-nano convnet link link-sweep link-sweep-kept link-hosts
+  comm-thread units-block units-tensor units-whole
   units-sweep reshard-auto reshard-false accumulation init-broadcast init-broadcast-tensor collectives
-  collectives-4 train-ddp train-zero3 train-fsdp)
+  collectives-4 train-ddp train-zero3 train-fsdp loss-fp32 loss-bf16 gpt2-untied-bf16)
+
+# Need other frameworks, 5.5 GB, and are made when they are named only.
+peer_names=(peers-128 peers-512 peers-bf16-128 peers-bf16-512 peers-lean-128 peers-lean-512 peers-collectives)
 
 # The value of --table among the arguments, or brief.
 table_of() {
@@ -71,6 +98,7 @@ table_of() {
 }
 
 if [[ ${1-} == --list ]]; then
+  [[ ${2-} != all ]] || names+=("${peer_names[@]}")
   for name in "${names[@]}"; do
     mapfile -t arguments < <(arguments_of "$name")
     printf '%-21s ./shardbench %s\n' "$name" "${arguments[*]}"
