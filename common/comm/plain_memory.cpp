@@ -28,10 +28,14 @@ class PlainMemory : public SymmetricMemory::Owner {
 }  // namespace
 
 SymmetricMemory plain_memory(std::size_t bytes, memory::Category category) {
+  return plain_memory(bytes, bytes, category);
+}
+
+SymmetricMemory plain_memory(std::size_t bytes, std::size_t booked, memory::Category category) {
   const std::size_t rounded = (bytes + 63) / 64 * 64;
   void* data = std::aligned_alloc(64, rounded == 0 ? 64 : rounded);
   if (data == nullptr) throw std::bad_alloc();
-  return {std::make_shared<PlainMemory>(bytes, category), data, bytes};
+  return {std::make_shared<PlainMemory>(booked, category), data, bytes};
 }
 
 }  // namespace shardbench::comm

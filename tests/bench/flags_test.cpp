@@ -131,9 +131,8 @@ TEST(Flags, ListsAreSweeps) {
 }
 
 TEST(Flags, HostsStandAroundEveryLink) {
-  const bench::Request request =
-      request_of({"--world", "2,4", "--link", "none,10Gbit,20us,1GB/s,1ms", "--link-inter",
-                  "1Gbit,50us", "--ranks-per-host", "2"});
+  const bench::Request request = request_of({"--link", "none,10Gbit,20us,1GB/s,1ms", "--link-inter",
+                                             "1Gbit,50us", "--ranks-per-host", "2"});
   EXPECT_FALSE(request.sweep.links[0].has_value());
   for (const std::size_t i : {1u, 2u}) {
     ASSERT_TRUE(request.sweep.links[i]->hosts.has_value());

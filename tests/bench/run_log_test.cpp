@@ -66,11 +66,11 @@ TEST(TrainingLog, LossScaleAndSkippedSteps) {
   const std::string skipped = "  skipped: a gradient overflowed at loss scale 65536\n";
   EXPECT_EQ(log.step(1, record, 1 << 20),
             "      1" + skipped +
-                "      1    5.0000     2.0000     0.001       64      1.00       65536\n");
+                "      1    5.0000     2.0000     0.001       64     1.000       65536\n");
   record.skipped = false;
   record.loss_scale = 32768;
   EXPECT_EQ(log.step(2, record, 1 << 20),
-            "      2    5.0000     2.0000     0.001       64      1.00       32768\n");
+            "      2    5.0000     2.0000     0.001       64     1.000       32768\n");
   record.skipped = true;
   record.loss_scale = 65536;
   EXPECT_EQ(log.step(3, record, 1 << 20), "      3" + skipped);  // between lines, too

@@ -267,7 +267,8 @@ TEST(PlainWords, LowerPrecisionHasItsOwnBytes) {
   has(1, "Master weights, gradients and AdamW state are 16 bytes per parameter, 16/W = 8 when cut");
   has(1, "operations read bf16; ddp keeps a whole copy in bf16, 2 more");
   has(1, "ddp 18 (");
-  has(1, "zero3 and fsdp 8 (");
+  has(1, "zero3 8 (");
+  has(1, "fsdp 8 (");
   has(2, "(6.098 MiB in fp32; weights travel as bf16, gradients as fp32)");
   has(2, "ddp, zero3 and fsdp 2.00f");
 }

@@ -4,6 +4,7 @@
 #include "common/comm/reduce.h"
 #include "common/comm/segments.h"
 #include "common/core/error.h"
+#include "common/memory/category.h"
 
 namespace shardbench::comm {
 namespace {
@@ -61,8 +62,8 @@ class LocalCommunicator : public Communicator {
   }
 
   SymmetricMemory symmetric_empty(std::size_t bytes) override { return plain_memory(bytes); }
-  SymmetricMemory shared_empty(std::size_t bytes, std::size_t) override {
-    return plain_memory(bytes);
+  SymmetricMemory shared_empty(std::size_t bytes, std::size_t own_bytes) override {
+    return plain_memory(bytes, own_bytes, memory::current_category());
   }
 
   void abort(std::string_view message) override {
