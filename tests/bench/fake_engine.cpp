@@ -69,6 +69,8 @@ train::RankResult fake_rank(const train::RunConfig& config, sharding::FormulaKin
     train::StepRecord step;
     step.loss = 5.0 - 0.1 * s;
     step.gradient_norm = 2.0;
+    step.minor_faults = 12;
+    step.system_allocations = 3;
     step.step_ns = s < config.warmup ? warmup_ns : step_ns;
     step.forward_ns = step.step_ns * 3 / 10;
     step.backward_ns = step.step_ns * 6 / 10;

@@ -309,10 +309,10 @@ TEST(MemoryTable, PartsSumToThePeakAndTheFormulaMatches) {
   EXPECT_EQ(
       lines[1],
       "strategy W  param  grad optim gathered ungrad   act  comm other  peak  at           step "
-      "1       states formula  diff padding      rss   pss");
+      "1       states formula  diff padding      rss   pss  faults allocs");
   EXPECT_EQ(lines[2],
             "ddp      2  6.098 6.098 12.20    0.000  0.000 3.000 0.000 1.000 28.39  backward/h.1  "
-            "28.39        24.39   24.39     0       0    200.0 150.0");
+            "28.39        24.39   24.39     0       0    200.0 150.0      12      3");
   FakeEngine fake;
   fake.spoil = [](train::StrategyRun& run) {
     for (train::RankResult& rank : run.ranks) rank.memory.init_peak = 5 << 20;
