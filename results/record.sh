@@ -20,7 +20,7 @@ peers_bf16=(--strategy fsdp --dtype bf16 --peers fsdp2 --threads 1 --repetitions
 peers_lean=(--strategy fsdp --split-head 8 --optimizer-in-backward --collectives in-place --peers fsdp2
   --threads 1 --repetitions 2 --limit --table peers)
 five=(--strategy "ddp,zero1,zero2,zero3,fsdp")
-links=(--batch 1 --steps 5 --link "none,10Gbit,20us,5Gbit,20us,2Gbit,20us,1Gbit,20us,500Mbit,20us,200Mbit,20us")
+links=(--batch 1 --steps 4 --link "none,10Gbit,20us,4Gbit,20us,1Gbit,20us,400Mbit,20us")
 sweep=block,class:Linear,size:200k,size:2M,tensor,whole
 
 # The arguments of a name, one a line.
