@@ -70,7 +70,7 @@ arguments_of() {
       printf '%s\n' run --strategy "${1#train-}" --steps "${TRAIN_STEPS:-450}" \
         --lr-warmup 100 --max-norm 1 --log-every 50 ;;
     loss-fp32 | loss-bf16)
-      printf '%s\n' run --strategy fsdp --steps 200 --log-every 20 --dtype "${1#loss-}" ;;
+      printf '%s\n' run --strategy fsdp --steps 200 --lr-warmup 100 --max-norm 1 --log-every 20 --dtype "${1#loss-}" ;;
     gpt2-untied-bf16) printf '%s\n' compare "${gpt2[@]}" --dtype bf16 ;;
     *)
       printf 'record: no result is called %s: see results/record.sh --list\n' "$1" >&2
