@@ -71,7 +71,6 @@ arguments_of() {
         --lr-warmup 100 --max-norm 1 --log-every 50 ;;
     loss-fp32 | loss-bf16)
       printf '%s\n' run --strategy fsdp --steps 200 --lr-warmup 100 --max-norm 1 --log-every 20 --dtype "${1#loss-}" ;;
-    gpt2-untied-bf16) printf '%s\n' compare "${gpt2[@]}" --dtype bf16 ;;
     *)
       printf 'record: no result is called %s: see results/record.sh --list\n' "$1" >&2
       return 2
@@ -82,7 +81,7 @@ names=(default memory traffic time worlds stages stages-worlds scaling scaling-s
   gpt2-stages gpt2-balance gpt2-layout llama-nano convnet link link-sweep link-sweep-kept link-hosts
   comm-thread units-block units-tensor units-whole
   units-sweep reshard-auto reshard-false accumulation init-broadcast init-broadcast-tensor collectives
-  collectives-4 train-ddp train-zero3 train-fsdp loss-fp32 loss-bf16 gpt2-untied-bf16)
+  collectives-4 train-ddp train-zero3 train-fsdp loss-fp32 loss-bf16)
 
 # Need other frameworks, 5.5 GB, and are made when they are named only.
 peer_names=(peers-128 peers-512 peers-bf16-128 peers-bf16-512 peers-lean-128 peers-lean-512 peers-collectives)
