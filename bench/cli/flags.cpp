@@ -308,13 +308,6 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
              "(zero2, zero3, fsdp)",
              &flags.options.optimizer_in_backward)
       ->group(group);
-  add_value(
-      app, "--collectives", "HOW",
-      "direct (peers copy from each other's memory), staged (all through buffers) or in-place "
-      "(zero3 and fsdp read weights where their owners keep them: no gathers, one host)",
-      [&](const std::string& text) { flags.options.collectives = train::parse_collectives(text); })
-      ->default_str("direct")
-      ->group(group);
   add_value(app, "--backend", "NAME", kBackendHelp,
             [&](const std::string& text) { flags.backend = parse_backend(text); })
       ->default_str("auto")
@@ -326,18 +319,7 @@ void add_strategy_flags(CLI::App& app, Flags& flags) {
               flags.link = first_of(flags.sweep.links);
             })
       ->group(group);
-  add_value(app, "--link-inter", "RATE,LATENCY",
-            "with --link and --ranks-per-host: the ports of whole hosts, which every byte between "
-            "them crosses once",
-            [&](const std::string& text) { flags.link_inter = comm::LinkSpeed::parse(text); })
-      ->group(group);
-  add_count(app, "--ranks-per-host", 1, 1024, "of the emulated hosts (--link-inter)",
-            [&](std::int64_t n) { flags.ranks_per_host = static_cast<int>(n); })
-      ->group(group);
-  add_switch(app, "--comm-thread",
-             "a thread per rank carries its communication while the rank computes",
-             &flags.comm_thread)
-      ->group(group);
+  add_communication_flags(app, flags);
 }
 
 void add_measurement_flags(CLI::App& app, Flags& flags) {

@@ -70,7 +70,8 @@ struct Flags {
 /// The flag groups. Each adds its flags to `app`; values land in `flags`, which must outlive it.
 void add_model_flags(CLI::App& app, Flags& flags);
 void add_work_flags(CLI::App& app, Flags& flags);
-void add_precision_flags(CLI::App& app, Flags& flags);  ///< part of the work flags
+void add_precision_flags(CLI::App& app, Flags& flags);      ///< part of the work flags
+void add_communication_flags(CLI::App& app, Flags& flags);  ///< by add_strategy_flags
 void add_strategy_flags(CLI::App& app, Flags& flags);
 void add_measurement_flags(CLI::App& app, Flags& flags);
 void add_output_flags(CLI::App& app, Flags& flags,

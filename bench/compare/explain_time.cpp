@@ -76,7 +76,15 @@ std::string explain_communication(const Row& row, const std::string& key) {
   const double comm = row.comm().mean;
   const double exposed = row.exposed().mean;
   if (key == "comm_ms") {
-    return "From issue to completion, the union over all calls of a step; mean over ranks.";
+    if (row.config.link) {
+      return "From issue to completion, the union over all calls of a step; mean over ranks.";
+    }
+    if (row.config.comm_thread) {
+      return "Time in which the rank's communication thread moved bytes or the rank stood in a "
+             "wait; "
+             "mean over ranks.";
+    }
+    return "The same as exposed: each rank moves its own bytes in its own waits.";
   }
   if (key == "exposed_ms") {
     return fmt::format(

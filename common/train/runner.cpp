@@ -68,6 +68,15 @@ void check_feed(const RunConfig& config) {
   }
 }
 
+void check_in_place(const StrategyEntry& entry) {
+  using Kind = sharding::FormulaKind;
+  if (entry.formula == Kind::kZero3 || entry.formula == Kind::kFsdp) return;
+  throw UserError::format(
+      "--collectives in-place: {} gathers no weights that could be read in place; give --strategy "
+      "with zero3 or fsdp only",
+      entry.name);
+}
+
 void check_step_in_backward(const RunConfig& config, const StrategyEntry& entry) {
   using Kind = sharding::FormulaKind;
   if (config.accumulation > 1) {
@@ -103,6 +112,7 @@ void validate(const RunConfig& config, const Registry& registry) {
   validate_loss_scale(config.options, config.loss_scale);
   validate_step_in_backward(config.options, config.max_norm, config.loss_scale.has_value());
   if (config.options.optimizer_in_backward) check_step_in_backward(config, entry);
+  if (config.options.collectives == CollectiveMode::kInPlace) check_in_place(entry);
   if (!(config.timeout_s >= 0.001)) {
     throw UserError::format("--timeout {} is too short: give seconds, at least 0.001",
                             config.timeout_s);

@@ -51,6 +51,9 @@ Session::Session(Model& model, std::unique_ptr<Strategy> strategy, comm::Communi
   validate(options_.strategy);
   validate_loss_scale(options_.strategy, options_.loss_scale);
   validate_step_in_backward(options_.strategy, options_.max_norm, options_.loss_scale.has_value());
+  if (options_.strategy.collectives == CollectiveMode::kStaged) {
+    throw UserError("collectives staged: give the session a communicator from comm::with_staging");
+  }
   if (!(options_.max_norm >= 0)) throw UserError("max_norm must be 0 (off) or more");
   if (!model_.units().empty()) {
     throw UserError::format("model {} is in another session", model_.name());

@@ -8,29 +8,12 @@
 #include <mutex>
 
 #include "common/comm/nccl/library/parts.h"
+#include "common/ops/dtype.h"
 
 namespace shardbench::comm {
 namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
-
-at::ScalarType type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return at::kDouble;
-    case DType::kFloat32:
-      return at::kFloat;
-    case DType::kBFloat16:
-      return at::kBFloat16;
-    case DType::kFloat16:
-      return at::kHalf;
-    case DType::kInt64:
-      return at::kLong;
-    case DType::kUInt8:
-      return at::kByte;
-  }
-  return at::ScalarType::Undefined;
-}
 
 /// The live blocks of the caching allocator, by address: told by its trace.
 class LiveBlocks {
@@ -120,7 +103,7 @@ class TorchHooks : public DeviceHooks {
     const c10::Device device(c10::kCUDA, c10::cuda::current_device());
     return at::for_blob(data, {count})
         .target_device(device)
-        .options(at::TensorOptions(type_of(dtype)).device(device))
+        .options(at::TensorOptions(ops::scalar_type(dtype)).device(device))
         .make_tensor();
   }
 
