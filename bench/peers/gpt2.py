@@ -58,9 +58,6 @@ class GPT2(nn.Module):
         if sizes["tied"]:
             self.lm_head.weight = self.wte.weight
 
-    def blocks(self):
-        return self.h
-
     def forward(self, tokens, targets):
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.wte(tokens) + self.wpe(positions)

@@ -82,9 +82,6 @@ class Llama(nn.Module):
         if sizes["tied"]:
             self.head.weight = self.embed.weight
 
-    def blocks(self):
-        return self.layers
-
     def forward(self, tokens, targets):
         x = self.embed(tokens)
         for block in self.layers:

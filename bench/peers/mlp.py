@@ -22,9 +22,6 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(Layer(sizes["hidden"]) for _ in range(sizes["layers"]))
         self.head = nn.Linear(sizes["hidden"], sizes["vocab"])
 
-    def blocks(self):
-        return self.layers
-
     def forward(self, tokens, targets):
         x = self.embed(tokens)
         for layer in self.layers:

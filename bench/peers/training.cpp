@@ -14,6 +14,7 @@
 #include "common/data/sampler.h"
 #include "common/models/fields.h"
 #include "common/models/model_file.h"
+#include "common/sharding/unit_plan.h"
 
 namespace shardbench::bench {
 namespace {
@@ -42,6 +43,19 @@ void write_tokens(const train::RunConfig& config, const std::string& path) {
   writer.finish();
 }
 
+/// The modules that FSDP wraps, by path, the root aside: those of our units. A head in parts is
+/// whole in a peer's model.
+json wrapped_modules(const train::RunConfig& config) {
+  models::ModelConfig whole = config.model;
+  whole.split_head = models::ModelConfig{}.split_head;
+  const sharding::ModelShape shape = models::shape_of(whole);
+  json paths = json::array();
+  for (const sharding::UnitShape& unit : sharding::plan_units(shape, config.options.units)) {
+    if (unit.anchor != 0) paths.push_back(shape.modules[unit.anchor].path);
+  }
+  return paths;
+}
+
 /// What train.py reads.
 json work_of(const PeerKind& kind, const train::RunConfig& config) {
   const train::OptimizerConfig& optimizer = config.optimizer;
@@ -66,6 +80,7 @@ json work_of(const PeerKind& kind, const train::RunConfig& config) {
             {"eps", optimizer.eps},
             {"weight_decay", optimizer.weight_decay}}},
           {"lr", std::move(rates)},
+          {"units", wrapped_modules(config)},
           {"reshard_after_forward", to_string(config.options.reshard_after_forward)},
           {"bucket_cap_mib", config.options.bucket_cap_mib},
           {"device", "cpu"},
@@ -120,8 +135,9 @@ void refuse_unknown_to_peers(const Request& request) {
   refuse(base.options.reduce_dtype != DType::kFloat32, "narrow reductions on Gloo",
          "take --reduce-dtype fp32");
   refuse(base.link || varies(request, Axis::kLink), "emulated network", "leave --link out");
-  refuse(varies(request, Axis::kUnits) || base.options.units.to_string() != "block",
-         "units but blocks", "take --units block");
+  refuse(varies(request, Axis::kUnits), "sweep of units", "give one --units");
+  refuse(base.options.units.kind == sharding::UnitPolicy::Kind::kTensor,
+         "units smaller than a module", "take --units block, whole, size:N or class:NAME");
   refuse(varies(request, Axis::kPrefetch), "prefetch depth to set", "give one --prefetch");
   refuse(varies(request, Axis::kBucketCap), "sweep of buckets", "give one --bucket-cap-mib");
   refuse(base.inject && base.inject->kind == train::Injection::Kind::kShort, "data that end early",

@@ -122,6 +122,11 @@ def zero_optimizer(model, work):
 # --- FSDP ----------------------------------------------------------------------------------------
 
 
+def unit_modules(model, work):
+    """The modules to wrap, those around others first; the model itself is the last unit."""
+    return [model.get_submodule(path) for path in work["units"]]
+
+
 class Fsdp1Training(Training):
     def clip(self):
         self.model.clip_grad_norm_(self.max_norm)
@@ -129,16 +134,17 @@ class Fsdp1Training(Training):
 
 def fsdp1(model, work):
     from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
-    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    from torch.distributed.fsdp.wrap import CustomPolicy
 
     decays = decaying(model)
     kept = work["reshard_after_forward"] == "false"
     mixed = None
     if is_bf16(work):
         mixed = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    units = set(unit_modules(model, work))
     wrapped = FullyShardedDataParallel(
         model,
-        auto_wrap_policy=ModuleWrapPolicy({type(model.blocks()[0])}),
+        auto_wrap_policy=CustomPolicy(lambda module: module in units),
         sharding_strategy=ShardingStrategy.SHARD_GRAD_OP if kept else ShardingStrategy.FULL_SHARD,
         mixed_precision=mixed,
         device_id=torch.device(work["device"], torch.accelerator.current_device_index())
@@ -166,8 +172,8 @@ def fsdp2(model, work, reshard=None):
         options["reshard_after_forward"] = reshard
     if is_bf16(work):
         options["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
-    for block in model.blocks():
-        fully_shard(block, **options)
+    for unit in reversed(unit_modules(model, work)):
+        fully_shard(unit, **options)
     fully_shard(model, **options)
     return Training(model, adamw(list(model.named_parameters()), decays, work), work)
 

@@ -42,7 +42,10 @@ TEST(RefusePeers, ByName) {
               HasSubstr("--link"));
   EXPECT_THAT(
       refusal([](Request& r) { r.base.options.units = sharding::UnitPolicy::parse("tensor"); }),
-      HasSubstr("--units block"));
+      HasSubstr("--units block, whole, size:N or class:NAME"));
+  EXPECT_EQ(
+      refusal([](Request& r) { r.base.options.units = sharding::UnitPolicy::parse("size:5k"); }),
+      "accepted");
   EXPECT_THAT(refusal([](Request& r) { r.base.backend = "mpi"; }), HasSubstr("--backend shm"));
 }
 
