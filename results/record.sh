@@ -53,7 +53,8 @@ arguments_of() {
     peers-bf16-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-lean-128) printf '%s\n' compare "${gpt2[@]}" "${peers_lean[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-lean-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers_lean[@]}" --steps "${PEER_STEPS:-6}" ;;
-    peers-collectives) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 2 --peers gloo,mpi ;;
+    peers-collectives) printf '%s\n' collectives -b 1M -e 128M -f 2 --world 2 --peers gloo,mpi ;;
+    peers-collectives-4) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 4 --peers gloo,mpi ;;
     link) printf '%s\n' compare --link 1Gbit,20us ;;
     link-sweep) printf '%s\n' compare --strategy ddp,zero3,fsdp "${links[@]}" --prefetch 0,1,2 --table time ;;
     link-sweep-kept) printf '%s\n' compare --strategy fsdp --reshard-after-forward false "${links[@]}" --table time ;;
@@ -84,7 +85,8 @@ names=(default memory traffic time worlds stages stages-worlds scaling scaling-s
   collectives-4 train-ddp train-zero3 train-fsdp loss-fp32 loss-bf16)
 
 # Need other frameworks, 5.5 GB, and are made when they are named only.
-peer_names=(peers-128 peers-512 peers-bf16-128 peers-bf16-512 peers-lean-128 peers-lean-512 peers-collectives)
+peer_names=(peers-128 peers-512 peers-bf16-128 peers-bf16-512 peers-lean-128 peers-lean-512
+  peers-collectives peers-collectives-4)
 
 # The value of --table among the arguments, or brief.
 table_of() {
