@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What needs a GPU, on a machine that has one, in a few minutes: the tests labelled gpu (real NCCL
 # at W=1 and, with ranks that share a device if there is just one, W=2), then the program's parity
-# over NCCL.
+# over NCCL, computing on the CPU and on the GPU.
 #   bash bench/gpu_check.sh [FOLDER]     results go to FOLDER (default $OUT, else results/gpu)
 # Environment: CMAKE_PREFIX_PATH  LibTorch with its CUDA side (2.11 or newer), as everywhere
 #              GPU_CHECK_BUILD    build folder (default build/gpu)
@@ -41,24 +41,31 @@ configure() {
 }
 run configure configure
 [[ $failed == 0 ]] || exit 1
-run build ninja -C "$build" nccl_gpu_test nccl_double_test nccl_load_test shardbench
+run build ninja -C "$build" nccl_gpu_test ops_gpu_test nccl_double_test nccl_load_test shardbench
 run tests ctest --test-dir "$build" -L gpu --output-on-failure --timeout 120
 
 # Every strategy against one process, over NCCL. The program's ranks meet as torchrun's would.
-# parity WORLD
+# parity WORLD FLAG...
 # shellcheck disable=SC2317  # called through run
 parity() {
   local world=$1 rank status=0
   local -a ranks=()
+  shift
   for ((rank = 0; rank < world; ++rank)); do
     RANK=$rank WORLD_SIZE=$world LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$world \
       MASTER_ADDR=127.0.0.1 MASTER_PORT=$((29500 + world)) NCCL_HOSTID=rank$rank \
-      timeout 100 "$build/bin/shardbench" compare --backend nccl --model mlp --data synthetic \
-      --autotune fixed --warmup 1 --steps 2 &
+      timeout 100 "$build/bin/shardbench" compare --backend nccl --data synthetic "$@" &
     ranks+=($!)
   done
   for rank in "${ranks[@]}"; do wait "$rank" || status=$?; done
   return "$status"
 }
-for world in 1 2; do run "parity-$world" parity "$world"; done
+for world in 1 2; do
+  run "parity-$world" parity "$world" --model mlp --autotune fixed --warmup 1 --steps 2
+done
+# Step times of these are between events of the GPU.
+for world in 1 2; do
+  run "cuda-$world" parity "$world" --device cuda --strategy ddp,zero1,zero2,zero3,fsdp \
+    --model gpt2-nano --warmup 2 --steps 5 --out "$out/cuda-$world.json"
+done
 exit "$failed"

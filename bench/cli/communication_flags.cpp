@@ -5,6 +5,14 @@ namespace shardbench::cli {
 
 void add_communication_flags(CLI::App& app, Flags& flags) {
   const std::string group = "How strategies work";
+  add_value(app, "--device", "cpu|cuda",
+            "where ranks compute: cuda needs --backend nccl and a GPU for every rank",
+            [&](const std::string& text) {
+              const bool cuda = parse_choice("--device", text, {"cpu", "cuda"}) == "cuda";
+              flags.device = cuda ? train::DeviceKind::kCuda : train::DeviceKind::kCpu;
+            })
+      ->default_str("cpu")
+      ->group(group);
   add_value(
       app, "--collectives", "HOW",
       "direct (peers copy from each other's memory), staged (all through buffers) or in-place "

@@ -41,6 +41,7 @@ struct Flags {
   std::optional<int> ranks_per_host;
   bool comm_thread = false;
   std::string backend = "auto";
+  train::DeviceKind device = train::DeviceKind::kCpu;
   bench::Sweep sweep;  ///< lists of two values or more; their first one stands in its own place
   bool limit = false;
   double peak_tflops = 0;

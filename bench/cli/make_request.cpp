@@ -11,6 +11,7 @@
 #include "common/models/config.h"
 #include "common/models/convnet_stages.h"
 #include "common/sharding/unit_plan.h"
+#include "common/train/device_rules.h"
 
 namespace shardbench::cli {
 namespace {
@@ -41,6 +42,7 @@ ops::TuneMode tune_mode(const Flags& flags) {
         "--autotune on: what is measured may differ between invocations, and so may bits; with "
         "--deterministic take --autotune fixed or off");
   }
+  if (flags.device == train::DeviceKind::kCuda && !flags.autotune) return ops::TuneMode::kOff;
   return flags.autotune.value_or(flags.deterministic ? ops::TuneMode::kFixed : ops::TuneMode::kOn);
 }
 
@@ -79,6 +81,19 @@ void add_hosts(const Flags& flags, bench::Request& request) {
   };
   add(request.base.link);
   for (std::optional<comm::LinkModel>& link : request.sweep.links) add(link);
+}
+
+/// What a run on GPUs cannot do, of the whole request.
+void refuse_on_device(const Flags& flags, const train::RunConfig& base) {
+  train::validate_device(base);
+  if (base.device == train::DeviceKind::kCpu) return;
+  const char* what = !flags.sweep.links.empty() ? "--link"
+                     : flags.limit              ? "--limit"
+                     : !flags.peers.empty()     ? "--peers"
+                                                : nullptr;
+  if (what != nullptr) {
+    throw UserError::format("{} with --device cuda: it is of runs on the CPU; leave it out", what);
+  }
 }
 
 void require_second_core(const Flags& flags) {
@@ -121,6 +136,7 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   base.tuning.mode = tune_mode(flags);
   base.threads = flags.threads;
   base.backend = flags.backend;
+  base.device = flags.device;
   base.link = flags.link;
   base.timeout_s = flags.timeout_s;
   base.inject = flags.inject;
@@ -134,6 +150,7 @@ bench::Request make_request(const Flags& flags, const train::Registry& registry,
   request.peak_tflops = flags.peak_tflops;
   require_second_core(flags);
   base.comm_thread = flags.comm_thread;
+  refuse_on_device(flags, base);
   add_hosts(flags, request);
 
   for (const std::string& strategy : request.strategies) registry.find(strategy);

@@ -93,7 +93,7 @@ json context_json(const Request& request, const DocumentContext& context) {
               {"memory_bytes", machine.memory_bytes},
               {"load_avg", machine.load_avg},
               {"kernel", machine.kernel},
-              {"device", "cpu"},
+              {"device", train::to_string(base.device)},
               {"backend", backend_of(request, request.worlds == std::vector<int>{1} ? 1 : 2)},
               {"world_size", request.worlds},
               {"threads_per_rank", base.threads},

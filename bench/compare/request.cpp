@@ -111,6 +111,7 @@ std::string context_line(const Request& request, const sharding::ModelShape& mod
   const bool one = std::any_of(worlds.begin(), worlds.end(), [](int w) { return w == 1; });
   std::string backend = backend_of(request, many ? 2 : 1);
   if (many && one) backend += " (W=1: local)";
+  if (base.device == train::DeviceKind::kCuda) backend += " on GPUs";
   std::string link = base.link ? "link " + base.link->to_string() : std::string("no link");
   if (varies(request, Axis::kLink)) link = "links " + values_text(request, Axis::kLink, " and ");
   if (base.comm_thread) link += ", comm thread";

@@ -152,6 +152,8 @@ CachingAllocator& allocator() {
   return *instance;
 }
 
+std::atomic<void (*)(const void*, Category)> device_book{nullptr};
+
 void free_block(void* data) {
   if (data != nullptr) allocator().give_back(data);
 }
@@ -162,12 +164,19 @@ void install_allocator() { c10::SetCPUAllocator(&allocator()); }
 
 c10::Allocator& tracking_allocator() { return allocator(); }
 
+void retag_on_devices_by(void (*book)(const void*, Category)) { device_book = book; }
+
 void retag(const at::Tensor& tensor, Category category) {
   if (!tensor.defined() || !tensor.has_storage()) return;
   // Unchecked: a resharded parameter's storage refuses ordinary access. Memory that is not from
   // here has another deleter, and no header in front of it.
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   const c10::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
+  if (!tensor.is_cpu()) {
+    auto* const book = device_book.load(std::memory_order_relaxed);
+    if (book != nullptr && pointer.get() != nullptr) book(pointer.get(), category);
+    return;
+  }
   if (pointer.get_deleter() != &free_block || pointer.get_context() == nullptr) return;
   Header* const header = Header::of(pointer.get_context());
   const Category before = header->category.exchange(category, std::memory_order_relaxed);

@@ -24,6 +24,8 @@ c10::Allocator& tracking_allocator();
 /// Books the tensor's whole storage under `category` from now on. Does nothing for a tensor whose
 /// memory is not from the tracking allocator (undefined, empty, bound from elsewhere, resharded).
 void retag(const at::Tensor& tensor, Category category);
+/// Who books memory of other devices: called by retag for tensors there. For the whole process.
+void retag_on_devices_by(void (*book)(const void* data, Category category));
 
 /// While on, freed and newly handed out blocks are filled with 0xFF: NaN as fp64, fp32, bf16 and
 /// fp16, -1 as integer. A stress test for reads of memory that nobody has written.

@@ -122,6 +122,14 @@ void Model::set_requires_grad(Parameter& parameter, bool on) {
   shape_.parameters[static_cast<std::size_t>(parameter.index())].requires_grad = on;
 }
 
+void Model::set_device(at::Device device) {
+  SHARDBENCH_CHECK(runtime_.hooks == nullptr, "model {} changes its device under a strategy",
+                   shape_.name);
+  device_ = device;
+  for (Parameter* p : parameters_) p->set_device(device);
+  for (ModuleBuffer* buffer : buffers_) buffer->tensor = buffer->tensor.to(device);
+}
+
 void Model::attach(Hooks& hooks, const sharding::UnitPolicy& policy) {
   SHARDBENCH_CHECK(runtime_.hooks == nullptr, "model {} already has a strategy", shape_.name);
   units_.clear();

@@ -24,7 +24,7 @@ using Tensors = std::vector<at::Tensor>;
 /// changes its own; before an evaluation and when training ends, all ranks take rank 0's.
 struct ModuleBuffer {
   std::string name;   ///< full name once the model is built: "stages.0.norm.running_mean"
-  at::Tensor tensor;  ///< fp32, the same object for life
+  at::Tensor tensor;  ///< fp32, the same object for life unless Model::set_device moves it
 };
 
 /// What the modules of one attached model share: the strategy, and the units whose after_backward
@@ -117,6 +117,11 @@ class Model {
   /// Freezes or unfreezes a parameter; only before attach.
   void set_requires_grad(Parameter& parameter, bool on);
 
+  /// Where its parameters, buffers and gradients lie from now on, and where its inputs have to;
+  /// only before attach.
+  void set_device(at::Device device);
+  at::Device device() const { return device_; }
+
   /// Cuts the model into units and sends all hook calls to `hooks` (not owned) from now on.
   void attach(Hooks& hooks, const sharding::UnitPolicy& policy);
   /// Takes hooks, units and every parameter's memory away; graphs made before are dead.
@@ -141,6 +146,7 @@ class Model {
   std::vector<Parameter*> parameters_;
   std::vector<ModuleBuffer*> buffers_;
   sharding::ModelShape shape_;
+  at::Device device_ = at::kCPU;
   std::vector<std::unique_ptr<Unit>> units_;
   HookRuntime runtime_;
 };

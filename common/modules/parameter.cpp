@@ -15,12 +15,13 @@ namespace {
 
 /// A tensor of the given shape whose storage has no memory yet.
 at::Tensor tensor_without_memory(const std::vector<std::int64_t>& dims, std::int64_t numel,
-                                 DType dtype) {
+                                 DType dtype, at::Device device) {
   const std::size_t bytes = static_cast<std::size_t>(numel) * size_of(dtype);
   c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes, at::DataPtr(nullptr, at::kCPU),
+      c10::StorageImpl::use_byte_size_t(), bytes, at::DataPtr(nullptr, device),
       /*allocator=*/nullptr, /*resizable=*/false));
-  at::Tensor tensor = at::empty({0}, at::TensorOptions().dtype(ops::scalar_type(dtype)));
+  at::Tensor tensor =
+      at::empty({0}, at::TensorOptions().dtype(ops::scalar_type(dtype)).device(device));
   tensor.set_(std::move(storage), 0, dims);
   return tensor;
 }
@@ -31,7 +32,11 @@ Parameter::Parameter(std::string name, std::vector<std::int64_t> dims, Init init
     : name_(std::move(name)), dims_(std::move(dims)), init_(init), numel_(1) {
   for (std::int64_t d : dims_) numel_ *= d;
   decay_ = dims_.size() >= 2;
-  full_ = tensor_without_memory(dims_, numel_, dtype_);
+  renew_full(at::kCPU);
+}
+
+void Parameter::renew_full(at::Device device) {
+  full_ = tensor_without_memory(dims_, numel_, dtype_, device);
   poison_storage(full_, name_);
 }
 
@@ -91,8 +96,19 @@ void Parameter::set_dtype(DType dtype) {
         name_, shardbench::name_of(dtype));
   }
   dtype_ = dtype;
-  full_ = tensor_without_memory(dims_, numel_, dtype_);
-  poison_storage(full_, name_);
+  renew_full(device());
+}
+
+void Parameter::set_device(at::Device device) {
+  if (device == this->device()) return;
+  SHARDBENCH_CHECK(!bound_, "parameter {} changes its device while it is bound", name_);
+  if (lent_) {
+    throw UserError::format(
+        "parameter {} stands for a tensor of a torch::nn module, which stays on the CPU: leave the "
+        "device at cpu",
+        name_);
+  }
+  renew_full(device);
 }
 
 void Parameter::bind(void* data) {

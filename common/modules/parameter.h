@@ -76,8 +76,12 @@ class Parameter {
   /// memory. Throws UserError for a parameter that lends its memory to a tensor of fp32.
   void set_dtype(DType dtype);
   DType dtype() const { return dtype_; }
+  /// Where the full tensor lies (the CPU, unless said otherwise). Only while it has no memory.
+  /// Throws UserError for a parameter that lends its memory to a tensor of the CPU.
+  void set_device(at::Device device);
+  at::Device device() const { return full_.device(); }
   /// Gives the full tensor `numel` elements of its dtype at `data` (64-byte aligned, the caller's
-  /// memory).
+  /// memory on the parameter's device).
   void bind(void* data);
   /// Takes the memory away: any later use is a named error until the next bind.
   void unbind();
@@ -106,6 +110,8 @@ class Parameter {
   void forget_uses() { pending_uses_ = 0; }
 
  private:
+  void renew_full(at::Device device);
+
   std::string name_;
   std::vector<std::int64_t> dims_;
   Init init_;

@@ -82,29 +82,29 @@ class TrapRange {
 };
 
 template <typename Storage>
-void poison(Storage& storage, const std::string& name) {
+void poison(Storage& storage, const std::string& name, at::Device device) {
   if constexpr (kReversible<Storage>) {
-    storage.set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+    storage.set_data_ptr_noswap(at::DataPtr(nullptr, device));
     storage.release_data_and_set_meta_custom_data_ptr_error_msg_(message_for(name));
   } else {
-    storage.set_data_ptr_noswap(at::DataPtr(TrapRange::instance().trap_for(name), at::kCPU));
+    storage.set_data_ptr_noswap(at::DataPtr(TrapRange::instance().trap_for(name), device));
   }
 }
 
 template <typename Storage>
-void heal(Storage& storage, void* data) {
+void heal(Storage& storage, void* data, at::Device device) {
   if constexpr (kReversible<Storage>) storage.clear_data_ptr_access_error_msg_();
-  storage.set_data_ptr_noswap(at::DataPtr(data, at::kCPU));
+  storage.set_data_ptr_noswap(at::DataPtr(data, device));
 }
 
 }  // namespace
 
 void poison_storage(const at::Tensor& tensor, const std::string& name) {
-  poison(*tensor.storage().unsafeGetStorageImpl(), name);
+  poison(*tensor.storage().unsafeGetStorageImpl(), name, tensor.device());
 }
 
 void heal_storage(const at::Tensor& tensor, void* data) {
-  heal(*tensor.storage().unsafeGetStorageImpl(), data);
+  heal(*tensor.storage().unsafeGetStorageImpl(), data, tensor.device());
 }
 
 }  // namespace shardbench

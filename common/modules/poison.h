@@ -11,7 +11,7 @@ namespace shardbench {
 /// storage points into an unreadable page and the process ends with that message.
 void poison_storage(const at::Tensor& tensor, const std::string& name);
 
-/// Gives the storage `data` (not owned) and makes it usable again.
+/// Gives the storage `data` (not owned, of the tensor's device) and makes it usable again.
 void heal_storage(const at::Tensor& tensor, void* data);
 
 }  // namespace shardbench

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "common/core/error.h"
+#include "common/ops/dtype.h"
+#include "common/ops/on_host.h"
 
 namespace shardbench::ops {
 
@@ -48,13 +50,14 @@ at::Tensor join_grads(const AttentionGrads& grads, const at::Tensor& like) {
 }
 
 bool fused_kernel_applies(const at::Tensor& queries) {
-  return queries.is_cpu() && queries.numel() > 0 && at::isFloatingType(queries.scalar_type());
+  return on_host(queries) && queries.numel() > 0 && at::isFloatingType(queries.scalar_type());
 }
 
-/// Scaled scores [B, heads, T, T] with minus infinity above the diagonal.
+/// Scaled scores [B, heads, T, T] with minus infinity above the diagonal; fp32 for bf16 and fp16.
 at::Tensor masked_scores(const Heads& h) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(h.q.size(3)));
-  const at::Tensor scores = at::matmul(h.q, h.k.transpose(2, 3)).mul_(scale);
+  const at::Tensor products = at::matmul(h.q, h.k.transpose(2, 3));
+  const at::Tensor scores = in_compute_type(products, products).mul_(scale);
   const at::Tensor later =
       at::ones({h.q.size(2), h.q.size(2)}, scores.options().dtype(at::kBool)).triu_(1);
   return scores.masked_fill_(later, -std::numeric_limits<double>::infinity());
@@ -78,19 +81,21 @@ AttentionGrads fused_backward(const at::Tensor& dout, const Heads& h, const at::
 AttentionResult plain_forward(const Heads& h) {
   const at::Tensor scores = masked_scores(h);
   const at::Tensor logsumexp = scores.logsumexp(-1);
-  const at::Tensor weights = scores.sub_(logsumexp.unsqueeze(-1)).exp_();
+  const at::Tensor weights = scores.sub_(logsumexp.unsqueeze(-1)).exp_().to(h.v.scalar_type());
   return {at::matmul(weights, h.v), logsumexp};
 }
 
 AttentionGrads plain_backward(const at::Tensor& dout, const Heads& h, const at::Tensor& out,
                               const at::Tensor& logsumexp) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(h.q.size(3)));
+  const at::ScalarType type = h.v.scalar_type();
   const at::Tensor weights = masked_scores(h).sub_(logsumexp.unsqueeze(-1)).exp_();
-  const at::Tensor dv = at::matmul(weights.transpose(2, 3), dout);
+  const at::Tensor dv = at::matmul(weights.to(type).transpose(2, 3), dout);
   // d(score) = weight * (d(weight) - sum over keys of weight * d(weight)); that sum is dout . out.
-  const at::Tensor row_sum = dout.mul(out).sum(-1, /*keepdim=*/true);
+  const at::Tensor row_sum = in_compute_type(dout, dout).mul(out).sum(-1, /*keepdim=*/true);
+  const at::Tensor dweights = at::matmul(dout, h.v.transpose(2, 3));
   const at::Tensor dscores =
-      at::matmul(dout, h.v.transpose(2, 3)).sub_(row_sum).mul_(weights).mul_(scale);
+      in_compute_type(dweights, dweights).sub_(row_sum).mul_(weights).mul_(scale).to(type);
   return {at::matmul(dscores, h.k), at::matmul(dscores.transpose(2, 3), h.q), dv};
 }
 

@@ -7,6 +7,8 @@
 
 #include "common/core/error.h"
 #include "common/ops/dtype.h"
+#include "common/ops/on_host.h"
+#include "common/ops/portable.h"
 #include "common/ops/shapes.h"
 
 namespace shardbench::ops {
@@ -72,6 +74,7 @@ CrossEntropyResult cross_entropy(const at::Tensor& logits, const at::Tensor& tar
   SHARDBENCH_CHECK(logits.is_contiguous(), "cross entropy works in place on contiguous logits");
   at::Tensor rows = as_rows(logits.detach());
   const at::Tensor flat = flat_targets(rows, targets);
+  if (!on_host(rows)) return portable::cross_entropy(rows, flat);
   const std::int64_t classes = rows.size(1);
   const std::int64_t* target = flat.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
@@ -95,6 +98,10 @@ at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& log_
                                   const at::Tensor& targets, const at::Tensor& logsumexp) {
   const at::Tensor rows = as_rows(log_probabilities);
   const at::Tensor flat = flat_targets(rows, targets);
+  if (!on_host(rows)) {
+    portable::cross_entropy_backward(grad, rows, flat, logsumexp);
+    return log_probabilities;
+  }
   const std::int64_t classes = rows.size(1);
   const std::int64_t* target = flat.const_data_ptr<std::int64_t>();
   const double scale = grad.item<double>() / static_cast<double>(flat.numel());

@@ -5,8 +5,11 @@
 #include <ATen/OpMathType.h>
 
 #include <cmath>
+#include <vector>
 
 #include "common/core/error.h"
+#include "common/ops/on_host.h"
+#include "common/ops/portable.h"
 
 namespace shardbench::ops {
 
@@ -54,11 +57,18 @@ at::Tensor dropout(const at::Tensor& x, double p, const ForwardContext& context,
                    std::uint64_t op_id) {
   SHARDBENCH_CHECK(p >= 0 && p < 1, "dropout probability {}", p);
   SHARDBENCH_CHECK(x.dim() >= 1, "dropout needs a dimension of samples");
+  const std::int64_t samples = x.size(0);
+  const auto threshold = static_cast<std::uint64_t>(std::ldexp(p, 32));
+  if (!on_host(x)) {
+    std::vector<std::int64_t> keys;
+    for (std::int64_t s = 0; s < samples; ++s) {
+      keys.push_back(static_cast<std::int64_t>(sample_key(context, op_id, s)));
+    }
+    return portable::dropout(x, p, keys, static_cast<std::int64_t>(threshold));
+  }
   const at::Tensor in = x.contiguous();
   at::Tensor out = at::empty_like(in);
-  const std::int64_t samples = in.size(0);
   const std::int64_t count = samples == 0 ? 0 : in.numel() / samples;
-  const auto threshold = static_cast<std::uint64_t>(std::ldexp(p, 32));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
     const scalar_t* from = in.const_data_ptr<scalar_t>();
     scalar_t* to = out.mutable_data_ptr<scalar_t>();

@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "common/core/error.h"
+#include "common/ops/on_host.h"
+#include "common/ops/portable.h"
 #include "common/ops/shapes.h"
 
 namespace shardbench::ops {
@@ -64,15 +66,22 @@ void add_to_target(const at::Tensor& rows, const std::int64_t* index, const at::
 
 }  // namespace
 
-at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices) {
-  const at::Tensor flat = indices.contiguous().view({indices.numel()});
+namespace {
+
+void check_indices(const at::Tensor& flat, std::int64_t rows) {
   const std::int64_t* index = flat.const_data_ptr<std::int64_t>();
-  const std::int64_t rows = weight.size(0);
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
     SHARDBENCH_CHECK(index[i] >= 0 && index[i] < rows,
                      "index {} at position {} is outside an embedding of {} rows", index[i], i,
                      rows);
   }
+}
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices) {
+  const at::Tensor flat = indices.contiguous().view({indices.numel()});
+  if (on_host(indices)) check_indices(flat, weight.size(0));
   std::vector<std::int64_t> sizes = indices.sizes().vec();
   sizes.push_back(weight.size(1));
   return at::index_select(weight, 0, flat).view(sizes);
@@ -85,6 +94,7 @@ void embedding_weight_grad(const at::Tensor& grad, const at::Tensor& indices,
   const at::Tensor flat = indices.contiguous();
   SHARDBENCH_CHECK_EQ(rows.size(0), flat.numel());
   SHARDBENCH_CHECK(target.is_contiguous(), "an embedding's gradient target is not contiguous");
+  if (!on_host(target)) return portable::add_rows(rows, flat.view({flat.numel()}), target);
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kBFloat16, at::kHalf, rows.scalar_type(), "embedding_weight_grad",
       [&] { add_to_target<scalar_t>(rows, flat.const_data_ptr<std::int64_t>(), target); });

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/ops/dtype.h"
+#include "common/ops/on_host.h"
 #include "common/ops/shapes.h"
 #include "common/ops/store.h"
 
@@ -63,7 +64,7 @@ DType dtype_of(const at::Tensor& tensor) {
 }
 
 bool serves(Candidate candidate, const at::Tensor& a, const at::Tensor& b) {
-  if (candidate == Candidate::kAten || !a.is_cpu() || a.scalar_type() != b.scalar_type() ||
+  if (candidate == Candidate::kAten || !on_host(a) || a.scalar_type() != b.scalar_type() ||
       a.numel() == 0 || b.numel() == 0) {
     return false;
   }

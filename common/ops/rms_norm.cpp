@@ -12,6 +12,8 @@
 
 #include "common/core/error.h"
 #include "common/ops/dtype.h"
+#include "common/ops/on_host.h"
+#include "common/ops/portable.h"
 #include "common/ops/shapes.h"
 #include "common/ops/store.h"
 
@@ -62,6 +64,7 @@ void check_width(const at::Tensor& x, const at::Tensor& weight) {
 
 RmsNormResult rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   check_width(x, weight);
+  if (!on_host(x)) return portable::rms_norm(x, weight, eps);
   const at::Tensor in = as_rows(x).contiguous();
   const std::int64_t rows = in.size(0), width = in.size(1);
   RmsNormResult result{at::empty(x.sizes(), in.options()), at::empty({rows}, statistics_of(in))};
@@ -91,6 +94,7 @@ RmsNormResult rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps
 void rms_norm_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& rrms,
                           const at::Tensor& target, bool accumulate) {
   check_width(x, target);
+  if (!on_host(x)) return portable::rms_norm_weight_grad(grad, x, rrms, target, accumulate);
   const at::Tensor gs = as_rows(grad).contiguous(), xs = as_rows(x).contiguous();
   const std::int64_t rows = xs.size(0), width = xs.size(1);
   const at::Tensor result = at::empty({width}, statistics_of(xs));
@@ -119,6 +123,7 @@ void rms_norm_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at:
 at::Tensor rms_norm_input_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& rrms,
                                const at::Tensor& weight) {
   check_width(x, weight);
+  if (!on_host(x)) return portable::rms_norm_input_grad(grad, x, rrms, weight);
   const at::Tensor gs = as_rows(grad).contiguous(), in = as_rows(x).contiguous();
   const std::int64_t rows = in.size(0), width = in.size(1);
   at::Tensor result = at::empty(x.sizes(), in.options());

@@ -10,6 +10,8 @@
 
 #include "common/core/error.h"
 #include "common/ops/dtype.h"
+#include "common/ops/on_host.h"
+#include "common/ops/portable.h"
 
 namespace shardbench::ops {
 
@@ -37,6 +39,7 @@ void turn_all(const at::Tensor& x, const at::Tensor& table, double direction) {
   SHARDBENCH_CHECK_LE(x.size(1), table.size(0));
   SHARDBENCH_CHECK(table.scalar_type() == (is_half_width(x) ? at::kFloat : x.scalar_type()),
                    "a rotary table of another dtype");
+  if (!on_host(x)) return portable::rotary(x, table, direction);
   const std::int64_t length = x.size(1), width = x.size(2);
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rotary", [&] {

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "common/modules/parameter.h"
+#include "common/optim/device_norm.h"
 #include "common/optim/kernels.h"
 
 namespace shardbench::optim {
 
 void add_squares(std::span<const OwnedPiece> pieces, const std::vector<char>& used, ExactSum& sum) {
+  if (!lie_on_host(pieces)) return add_squares_on_device(pieces, used, sum);
   for (const OwnedPiece& piece : pieces) {
     if (!used[static_cast<std::size_t>(piece.parameter->index())]) continue;
     const std::int64_t row = piece.parameter->row_elements();
@@ -18,6 +20,7 @@ void add_squares(std::span<const OwnedPiece> pieces, const std::vector<char>& us
 }
 
 bool all_finite(const Owned& owned, const std::vector<char>& used) {
+  if (!lie_on_host(owned.pieces)) return all_finite_on_device(owned, used);
   return std::all_of(owned.pieces.begin(), owned.pieces.end(), [&](const OwnedPiece& piece) {
     return !used[static_cast<std::size_t>(piece.parameter->index())] ||
            all_finite(piece.gradient, piece.count);

@@ -24,7 +24,7 @@ class Optimizer {
   void step(const Owned& owned, const std::vector<char>& used, float gradient_scale) {
     step(std::span<const OwnedPiece>(owned.pieces), used, gradient_scale);
   }
-  /// Moments of a piece, nullptr if this optimizer keeps none.
+  /// Moments of a piece, on its parameter's device; nullptr if this optimizer keeps none.
   virtual const float* first_moment(const OwnedPiece& piece) const = 0;
   virtual const float* second_moment(const OwnedPiece& piece) const = 0;
 
@@ -38,7 +38,8 @@ class Optimizer {
 };
 
 /// AdamW (first step t = 1) or SGD with momentum, moments of `owned.state_extent` elements, zeroed.
-/// `owned` is read only here and in step. Throws UserError for settings out of range.
+/// They lie where its parameters do. `owned` is read only here and in step. Throws UserError for
+/// settings out of range.
 std::unique_ptr<Optimizer> make_optimizer(const train::OptimizerConfig& config, const Owned& owned);
 
 }  // namespace shardbench::optim

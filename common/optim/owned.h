@@ -8,7 +8,8 @@ namespace shardbench {
 class Parameter;
 
 /// Part of a parameter that this rank owns: elements [begin, begin + count) of it, in fp32 memory
-/// that belongs to the strategy. Optimizers step these and nothing else, without communication.
+/// on the parameter's device that belongs to the strategy. Optimizers step these and nothing else,
+/// without communication.
 struct OwnedPiece {
   Parameter* parameter = nullptr;
   std::int64_t begin = 0;

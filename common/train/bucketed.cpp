@@ -3,12 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "common/core/error.h"
 #include "common/memory/category.h"
+#include "common/modules/flat_memory.h"
 #include "common/train/conversion.h"
 
 namespace shardbench::train {
@@ -61,7 +61,7 @@ void BucketedStrategy::allocate_gradients() {
   }
   const memory::CategoryScope scope(memory::Category::kGrad);
   gradients_ = comm().symmetric_empty(static_cast<std::size_t>(gradient_extent_) * sizeof(float));
-  if (gradients_.bytes() > 0) std::memset(gradients_.data(), 0, gradients_.bytes());
+  flat::zero(gradients_.data(), gradient_extent_, DType::kFloat32, model().device());
 }
 
 std::int64_t BucketedStrategy::padding_bytes() const {
@@ -85,7 +85,7 @@ at::Tensor BucketedStrategy::gradient_view(Parameter& parameter) {
                    "backward passes with begin_micro_batch",
                    parameter.name());
   float* data = static_cast<float*>(gradients_.data()) + gradient_offset_[parameter.index()];
-  return at::from_blob(data, parameter.dims(), at::TensorOptions().dtype(at::kFloat));
+  return flat::view(data, parameter.dims(), DType::kFloat32, model().device());
 }
 
 void BucketedStrategy::gradient_ready(Parameter& parameter) {
@@ -125,7 +125,8 @@ void BucketedStrategy::narrow_next_bucket(int index) {
          {}});
   }
   const auto* gradients = static_cast<const float*>(gradients_.data()) + bucket.begin;
-  convert_on_threads({gradients, bucket.extent, DType::kFloat32}, bucket_memory(index));
+  convert_on_threads({gradients, bucket.extent, DType::kFloat32}, bucket_memory(index),
+                     model().device());
   narrow_.back().reductions = reduce_bucket(index);
   while (narrow_.size() > kNarrowInFlight) finish_narrow_bucket();
 }
@@ -141,7 +142,8 @@ void BucketedStrategy::finish_narrow_bucket() {
     if (!owns(p)) continue;
     const auto* from = static_cast<const std::byte*>(narrow.memory.data());
     widen_on_threads({from + bucket.offsets[i] * element, model().parameters()[p]->numel(), dtype},
-                     static_cast<float*>(gradients_.data()) + gradient_offset_[p], /*add=*/false);
+                     static_cast<float*>(gradients_.data()) + gradient_offset_[p], /*add=*/false,
+                     model().device());
   }
   for (comm::Work& work : narrow.reductions) work.wait_released();
   narrow_.pop_front();
@@ -163,8 +165,8 @@ void BucketedStrategy::zero_unwritten(const sharding::Bucket& bucket) {
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
     const Parameter& parameter = *model().parameters()[bucket.parameters[i]];
     if (parameter.gradient_started()) continue;
-    std::fill_n(static_cast<float*>(gradients_.data()) + bucket.begin + bucket.offsets[i],
-                parameter.numel(), 0.0f);
+    flat::zero(static_cast<float*>(gradients_.data()) + bucket.begin + bucket.offsets[i],
+               parameter.numel(), DType::kFloat32, model().device());
   }
 }
 

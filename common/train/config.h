@@ -102,6 +102,10 @@ struct Injection {
   static Injection parse(const std::string& text);  ///< throws UserError with the valid form
 };
 
+/// `--device`: where a rank computes and keeps what it trains.
+enum class DeviceKind { kCpu, kCuda };
+std::string to_string(DeviceKind device);  ///< as `--device` spells it
+
 /// Everything that defines one training run of one strategy; the same for all ranks.
 struct RunConfig {
   models::ModelConfig model;
@@ -121,6 +125,7 @@ struct RunConfig {
   bool deterministic = false;
   ops::TuningTable tuning;  ///< choices that every rank and reference makes
   int threads = 1;
+  DeviceKind device = DeviceKind::kCpu;
   std::string backend = "auto";  ///< auto, shm, mpi, nccl
   std::optional<comm::LinkModel> link;
   bool comm_thread = false;  ///< a thread per rank carries its calls (see comm::with_comm_thread)

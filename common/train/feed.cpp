@@ -14,9 +14,10 @@ data::BatchShape batch_shape(const RunConfig& config) {
 
 }  // namespace
 
-Feed::Feed(const RunConfig& config, const data::TokenSource& source)
+Feed::Feed(const RunConfig& config, const data::TokenSource& source, at::Device device)
     : config_(config),
       source_(source),
+      device_(device),
       shape_(batch_shape(config)),
       sampler_(source, config.seed, shape_) {}
 
@@ -25,7 +26,7 @@ Batch Feed::training(std::int64_t step, int micro, int rank) const {
   sampler_.fill(step, micro, rank, batch.tokens.data_ptr<std::int64_t>(),
                 batch.targets.data_ptr<std::int64_t>());
   set_context(step, sampler_.sample_index(step, micro, rank, 0), true);
-  return batch;
+  return on_device(batch);
 }
 
 Batch Feed::global(std::int64_t step) const {
@@ -39,7 +40,7 @@ Batch Feed::global(std::int64_t step) const {
     }
   }
   set_context(step, sampler_.sample_index(step, 0, 0, 0), true);
-  return batch;
+  return on_device(batch);
 }
 
 Batch Feed::held_out(const data::EvaluationPlan& plan, std::int64_t round, int rank,
@@ -54,7 +55,7 @@ Batch Feed::held_out(const data::EvaluationPlan& plan, std::int64_t round, int r
     source_.read(data::Split::kHeldOut, 0, config_.seq, tokens, targets);
   }
   set_context(0, 0, false);
-  return batch;
+  return on_device(batch);
 }
 
 data::EvaluationPlan Feed::evaluation_plan(std::int64_t max_windows) const {
@@ -64,6 +65,13 @@ data::EvaluationPlan Feed::evaluation_plan(std::int64_t max_windows) const {
 Batch Feed::empty_batch(std::int64_t rows) const {
   const auto options = at::TensorOptions().dtype(at::kLong);
   return {at::empty({rows, config_.seq}, options), at::empty({rows, config_.seq}, options)};
+}
+
+/// The host goes on at once: of its memory that is not pinned CUDA makes a copy first.
+Batch Feed::on_device(const Batch& batch) const {
+  const at::TensorOptions there = at::TensorOptions().device(device_);
+  return {batch.tokens.to(there, /*non_blocking=*/true),
+          batch.targets.to(there, /*non_blocking=*/true)};
 }
 
 void Feed::set_context(std::int64_t step, std::int64_t first_sample, bool training) const {

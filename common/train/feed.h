@@ -7,7 +7,8 @@
 
 namespace shardbench::train {
 
-/// Token batches [rows, seq] as tensors, and the forward context that belongs to them.
+/// Token batches [rows, seq] as tensors on the feed's device, and the forward context that belongs
+/// to them.
 struct Batch {
   at::Tensor tokens;
   at::Tensor targets;
@@ -16,7 +17,7 @@ struct Batch {
 /// Draws micro-batches of a run. One per process; the source must outlive it.
 class Feed {
  public:
-  Feed(const RunConfig& config, const data::TokenSource& source);
+  Feed(const RunConfig& config, const data::TokenSource& source, at::Device device = at::kCPU);
 
   /// Micro-batch `micro` of `rank` at `step` (all from 0); sets the thread's forward context.
   Batch training(std::int64_t step, int micro, int rank) const;
@@ -30,10 +31,12 @@ class Feed {
 
  private:
   Batch empty_batch(std::int64_t rows) const;
+  Batch on_device(const Batch& batch) const;
   void set_context(std::int64_t step, std::int64_t first_sample, bool training) const;
 
   RunConfig config_;
   const data::TokenSource& source_;
+  at::Device device_;
   data::BatchShape shape_;
   data::Sampler sampler_;
 };

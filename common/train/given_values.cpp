@@ -19,7 +19,8 @@ bool has_given_values(const Model& model) {
 
 std::int64_t digest_of(const at::Tensor& values) {
   if (!values.defined() || values.numel() == 0) return 0;
-  return static_cast<std::int64_t>(digest(values.const_data_ptr<float>(), 0, values.numel()));
+  const at::Tensor host = values.to(at::kCPU).contiguous();
+  return static_cast<std::int64_t>(digest(host.const_data_ptr<float>(), 0, host.numel()));
 }
 
 }  // namespace

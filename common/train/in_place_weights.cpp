@@ -29,7 +29,7 @@ void InPlaceWeights::convert(const sharding::FlatLayout& layout, const float* ma
     for (const sharding::Piece& piece : group.pieces) {
       const float* from = masters + layout.piece_of(piece.parameter)->offset;
       std::byte* to = static_cast<std::byte*>(block_.data()) + piece.offset * element;
-      convert_on_threads({from, piece.count, DType::kFloat32}, {to, piece.count, dtype_});
+      convert_on_threads({from, piece.count, DType::kFloat32}, {to, piece.count, dtype_}, at::kCPU);
     }
   }
 }

@@ -3,10 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "common/memory/category.h"
+#include "common/modules/flat_memory.h"
 #include "common/modules/init.h"
 
 namespace shardbench::train {
@@ -17,12 +18,25 @@ std::size_t bytes_of(std::int64_t elements) {
   return static_cast<std::size_t>(elements) * sizeof(float);
 }
 
+/// Draws on the host: into the memory itself, or, for a device, into a block beside it.
+void draw_into(const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
+               std::int64_t count, float* to, at::Device device) {
+  if (device.is_cpu()) return initialize(parameter, seed, begin, count, to);
+  constexpr std::int64_t kBlock = std::int64_t{1} << 20;
+  std::vector<float> drawn(static_cast<std::size_t>(std::min(count, kBlock)));
+  for (std::int64_t done = 0; done < count; done += kBlock) {
+    const std::int64_t block = std::min(count - done, kBlock);
+    initialize(parameter, seed, begin + done, block, drawn.data());
+    flat::write(to + done, drawn.data(), block, device);
+  }
+}
+
 void draw(const Model& model, const sharding::FlatLayout& layout, std::uint64_t seed,
           float* memory) {
   for (const sharding::FlatGroup& group : layout.groups) {
     for (const sharding::Piece& piece : group.pieces) {
-      initialize(*model.parameters()[piece.parameter], seed, piece.begin, piece.count,
-                 memory + piece.offset);
+      draw_into(*model.parameters()[piece.parameter], seed, piece.begin, piece.count,
+                memory + piece.offset, model.device());
     }
   }
 }
@@ -46,7 +60,7 @@ void broadcast_parameters(const Model& model, const sharding::FlatLayout& layout
   for (std::size_t p = begin; p < end; ++p) {
     const Parameter& parameter = *model.parameters()[p];
     if (context.comm->rank() == 0) {
-      initialize(parameter, context.seed, 0, parameter.numel(), full + count);
+      draw_into(parameter, context.seed, 0, parameter.numel(), full + count, model.device());
     }
     count += parameter.numel();
   }
@@ -54,7 +68,7 @@ void broadcast_parameters(const Model& model, const sharding::FlatLayout& layout
   const float* from = full;
   for (std::size_t p = begin; p < end; ++p) {
     if (const sharding::Piece* piece = layout.piece_of(static_cast<int>(p))) {
-      std::memcpy(memory + piece->offset, from + piece->begin, bytes_of(piece->count));
+      flat::copy(memory + piece->offset, from + piece->begin, piece->count, model.device());
     }
     from += model.parameters()[p]->numel();
   }
@@ -93,17 +107,19 @@ void share_buffers(const Model& model, comm::Communicator& comm, Phase phase) {
   std::int64_t count = 0;
   for (const ModuleBuffer* buffer : model.buffers()) count += buffer->tensor.numel();
   if (count == 0 || comm.world_size() == 1) return;
-  std::vector<float> packed(static_cast<std::size_t>(count));
-  float* at = packed.data();
+  std::vector<float> memory(static_cast<std::size_t>(count));
+  const at::Tensor packed = flat::view(memory.data(), {count}, DType::kFloat32, at::kCPU);
+  std::int64_t at = 0;
+  const auto next = [&](const at::Tensor& like) {
+    const std::int64_t begin = std::exchange(at, at + like.numel());
+    return packed.narrow(0, begin, like.numel()).view(like.sizes());
+  };
+  for (const ModuleBuffer* buffer : model.buffers()) next(buffer->tensor).copy_(buffer->tensor);
+  send_from_rank_0(comm, memory.data(), count, "buffers", phase);
+  at = 0;
   for (const ModuleBuffer* buffer : model.buffers()) {
-    std::memcpy(at, buffer->tensor.const_data_ptr<float>(), bytes_of(buffer->tensor.numel()));
-    at += buffer->tensor.numel();
-  }
-  send_from_rank_0(comm, packed.data(), count, "buffers", phase);
-  at = packed.data();
-  for (const ModuleBuffer* buffer : model.buffers()) {
-    std::memcpy(buffer->tensor.data_ptr<float>(), at, bytes_of(buffer->tensor.numel()));
-    at += buffer->tensor.numel();
+    const at::Tensor target = buffer->tensor;
+    target.copy_(next(target));
   }
   comm.quiesce();
 }

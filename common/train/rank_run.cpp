@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "common/memory/allocator.h"
 #include "common/memory/process_memory.h"
 #include "common/models/build.h"
+#include "common/train/accelerator.h"
 #include "common/train/agree.h"
 #include "common/train/rank_log.h"
 #include "common/train/strategy.h"
@@ -81,8 +83,8 @@ class Injector {
   bool done_ = false;  ///< in this step
 };
 
-std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config, const comm::Seat& seat) {
-  comm::Transport transport = seat.connect();
+std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config, const comm::Seat& seat,
+                                          comm::Transport transport) {
   rank_context() = {seat.rank, config.world_size, transport.ranks->backend().data()};
   if (config.options.collectives == CollectiveMode::kStaged) {
     transport.ranks = comm::with_staging(std::move(transport.ranks));
@@ -129,7 +131,8 @@ void report_memory(const RunConfig& config, const Strategy& strategy, MemoryRepo
 
 void prepare_process(const RunConfig& config) {
   at::set_num_threads(config.threads);
-  memory::install_allocator();
+  // On a device it is the device's memory that is booked.
+  if (config.device == DeviceKind::kCpu) memory::install_allocator();
   memory::release_cached();
   memory::tracker().reset_peak();
   memory::reset_peak_resident();
@@ -140,8 +143,10 @@ void prepare_process(const RunConfig& config) {
   }
 }
 
-RankResult run_rank(const RunConfig& config, const Registry& registry, const comm::Seat& seat,
-                    const RankObserver& observer) {
+namespace {
+
+RankResult train_rank(const RunConfig& config, const Registry& registry, const comm::Seat& seat,
+                      const RankObserver& observer) {
   const std::shared_ptr<comm::Job>& job = seat.job;
   const int rank = seat.rank;
   RankResult result;
@@ -149,19 +154,26 @@ RankResult run_rank(const RunConfig& config, const Registry& registry, const com
   result.pid = getpid();
   result.memory.rss_start = memory::resident_memory().resident;
   Injector injector(config.inject, rank);
+  comm::Transport transport = seat.connect();
+  const at::Device device = device_of(transport.device);
+  std::optional<Accelerator> accelerator;
+  if (!device.is_cpu()) accelerator.emplace(transport.device);
   const auto on_position = [&](Phase phase, std::string_view unit) {
     job->set_position(rank, phase, unit);
+    if (accelerator) accelerator->enter(phase, unit);
     injector.reach(phase);
   };
-  const std::unique_ptr<comm::Recorder> comm = make_comm(config, seat);
+  const std::unique_ptr<comm::Recorder> comm = make_comm(config, seat, std::move(transport));
   RankLog log(config.rank_logs, config, rank, comm->backend());
   const auto source = data::open_source(config.data, config.seed, config.model.vocab);
-  const Feed feed(config, *source);
+  const Feed feed(config, *source, device);
   const std::unique_ptr<Model> model = models::build(config.model);
+  model->set_device(device);
   const std::unique_ptr<Strategy> strategy = registry.find(config.strategy).make();
   strategy->attach({model.get(), comm.get(), config.options, config.seed, on_position});
   result.memory.init_peak = memory::tracker().peak();
-  Trainer trainer(config, {model.get(), strategy.get(), comm.get(), &feed, on_position});
+  Trainer trainer(config, {model.get(), strategy.get(), comm.get(), &feed, on_position,
+                           accelerator ? &accelerator->clock() : nullptr});
   memory::tracker().reset_peak();
   memory::tracker().record_timeline(config.timeline);
 
@@ -217,6 +229,19 @@ RankResult run_rank(const RunConfig& config, const Registry& registry, const com
   }
   model->detach();
   return result;
+}
+
+}  // namespace
+
+RankResult run_rank(const RunConfig& config, const Registry& registry, const comm::Seat& seat,
+                    const RankObserver& observer) {
+  try {
+    return train_rank(config, registry, seat, observer);
+  } catch (const c10::OutOfMemoryError&) {
+    const std::string text = out_of_memory_text();
+    if (text.empty()) throw;
+    throw InvariantError(text);
+  }
 }
 
 }  // namespace shardbench::train

@@ -18,7 +18,9 @@ void prepare_process(const RunConfig& config);
 RankResult run_rank(const RunConfig& config, const Registry& registry, const comm::Seat& seat,
                     const RankObserver& observer);
 
-/// References A and B of the run, in this process alone; `job` is told the progress.
-ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job);
+/// References A and B of the run, in this process alone, on the run's device; the seat's job is
+/// told the progress.
+ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
+                               const comm::Seat& seat);
 
 }  // namespace shardbench::train

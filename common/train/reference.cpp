@@ -8,7 +8,9 @@
 
 #include "common/comm/local/local.h"
 #include "common/models/build.h"
+#include "common/modules/flat_memory.h"
 #include "common/optim/norm.h"
+#include "common/train/accelerator.h"
 #include "common/train/conversion.h"
 #include "common/train/digest.h"
 #include "common/train/rank_run.h"
@@ -23,15 +25,27 @@ namespace {
 // rounding (key biases, norms of width 2) may differ by.
 constexpr double kGradientFloor = 1e-7;
 
+/// Where references compute, and a communicator of one rank whose memory is there.
+struct Place {
+  std::unique_ptr<comm::Communicator> comm;
+  at::Device device = at::kCPU;
+};
+
+Place place_of(const RunConfig& config, const comm::Seat& seat) {
+  if (config.device == DeviceKind::kCpu) return {comm::make_local(), at::kCPU};
+  comm::Transport transport = seat.connect();
+  return {std::move(transport.ranks), device_of(transport.device)};
+}
+
 /// One process that holds the whole model: what both references train.
 class Whole {
  public:
-  explicit Whole(const RunConfig& config,
-                 AccumulationOrder order = AccumulationOrder::kMicroBatchesFirst)
-      : comm_(comm::make_local()), model_(models::build(config.model)), strategy_(order) {
+  Whole(const RunConfig& config, AccumulationOrder order, const Place& place)
+      : model_(models::build(config.model)), strategy_(order) {
+    model_->set_device(place.device);
     StrategyOptions options = config.options;
     options.units = {sharding::UnitPolicy::Kind::kWhole, 0, ""};
-    strategy_.attach({model_.get(), comm_.get(), options, config.seed, {}});
+    strategy_.attach({model_.get(), place.comm.get(), options, config.seed, {}});
     optimizer_ = optim::make_optimizer(config.optimizer, strategy_.owned());
   }
 
@@ -42,7 +56,7 @@ class Whole {
   /// All gradients as one flat tensor over the strategy's memory.
   at::Tensor gradients() {
     const comm::Buffer memory = strategy_.gradient_memory();
-    return at::from_blob(memory.data, {memory.count}, at::TensorOptions().dtype(at::kFloat));
+    return flat::view(memory.data, {memory.count}, DType::kFloat32, model_->device());
   }
 
   std::vector<at::Tensor> copy_of_buffers() const {
@@ -79,7 +93,6 @@ class Whole {
   }
 
  private:
-  std::unique_ptr<comm::Communicator> comm_;
   std::unique_ptr<Model> model_;
   Single strategy_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -89,11 +102,11 @@ class Whole {
 /// strategies add them, so that the bits must agree.
 class ReferenceA {
  public:
-  ReferenceA(const RunConfig& config, AccumulationOrder order, const Feed& feed)
+  ReferenceA(const RunConfig& config, AccumulationOrder order, const Feed& feed, const Place& place)
       : config_(config),
         order_(order),
         feed_(feed),
-        whole_(config, order),
+        whole_(config, order, place),
         scaler_(config.loss_scale) {}
 
   StepRecord step(std::int64_t index, ReferenceResult& result, at::Tensor& first_gradient) {
@@ -122,8 +135,9 @@ class ReferenceA {
     if (!first_gradient.defined() && !record.skipped) {
       first_gradient = total.clone();
       for (const OwnedPiece& piece : whole_.strategy().owned().pieces) {
+        const flat::HostCopy values(piece.gradient, piece.count, piece.parameter->device());
         result.digests[piece.parameter->index()].first_gradient =
-            digest(piece.gradient, 0, piece.count);
+            digest(values.data(), 0, piece.count);
       }
     }
     record.gradient_norm = whole_.norm(used) / record.loss_scale;
@@ -184,7 +198,7 @@ class ReferenceA {
       }
     }
     sum.mul_(1.0f / static_cast<float>(config_.world_size));
-    round_as(config_.options.reduce_dtype, sum.mutable_data_ptr<float>(), sum.numel());
+    round_as(config_.options.reduce_dtype, sum);
     return sum;
   }
 
@@ -233,9 +247,12 @@ double relative_distance(Whole& a, Whole& b) {
   const auto& pieces_a = a.strategy().owned().pieces;
   const auto& pieces_b = b.strategy().owned().pieces;
   for (std::size_t i = 0; i < pieces_a.size(); ++i) {
-    for (std::int64_t j = 0; j < pieces_a[i].count; ++j) {
-      const double x = pieces_a[i].value[j];
-      const double d = x - pieces_b[i].value[j];
+    const std::int64_t count = pieces_a[i].count;
+    const flat::HostCopy values_a(pieces_a[i].value, count, a.model().device());
+    const flat::HostCopy values_b(pieces_b[i].value, count, b.model().device());
+    for (std::int64_t j = 0; j < count; ++j) {
+      const double x = values_a.data()[j];
+      const double d = x - values_b.data()[j];
       difference += d * d;
       norm += x * x;
     }
@@ -246,10 +263,10 @@ double relative_distance(Whole& a, Whole& b) {
 /// Reference B: the whole batch at once. Its step-1 gradients are compared with A's, and its
 /// parameters after the last step; takes `first_gradient` over.
 void run_reference_b(const RunConfig& config, const Feed& feed, Whole& a, at::Tensor first_gradient,
-                     comm::Job& job, ReferenceResult& result) {
+                     const Place& place, comm::Job& job, ReferenceResult& result) {
   // Reference B is compared within bounds, not bit by bit, so it may use all cores.
   at::set_num_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  Whole b(config);
+  Whole b(config, AccumulationOrder::kMicroBatchesFirst, place);
   const std::size_t parameters = a.model().parameters().size();
   std::vector<char> used(parameters, 0);
   const int steps = steps_of_all(config);
@@ -274,11 +291,14 @@ void run_reference_b(const RunConfig& config, const Feed& feed, Whole& a, at::Te
 
 }  // namespace
 
-ReferenceResult run_references(const RunConfig& config, AccumulationOrder order, comm::Job& job) {
+ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
+                               const comm::Seat& seat) {
+  comm::Job& job = *seat.job;
+  const Place place = place_of(config, seat);
   const auto source = data::open_source(config.data, config.seed, config.model.vocab);
-  const Feed feed(config, *source);
+  const Feed feed(config, *source, place.device);
   ReferenceResult result;
-  ReferenceA a(config, order, feed);
+  ReferenceA a(config, order, feed, place);
   const std::vector<Parameter*>& parameters = a.whole().model().parameters();
   result.digests.resize(parameters.size());
   for (const Parameter* p : parameters) result.parameter_names.push_back(p->name());
@@ -305,7 +325,8 @@ ReferenceResult run_references(const RunConfig& config, AccumulationOrder order,
   result.whole_batch = result.buffer_names.empty() &&
                        config.options.compute_dtype == DType::kFloat32 &&
                        config.options.reduce_dtype == DType::kFloat32;
-  if (result.whole_batch) run_reference_b(config, feed, a.whole(), first_gradient, job, result);
+  if (result.whole_batch)
+    run_reference_b(config, feed, a.whole(), first_gradient, place, job, result);
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "common/core/machine_info.h"
 #include "common/data/token_source.h"
 #include "common/models/config.h"
+#include "common/train/device_rules.h"
 #include "common/train/rank_run.h"
 
 namespace shardbench::train {
@@ -109,6 +110,7 @@ void validate(const RunConfig& config, const Registry& registry) {
   require(config.accumulation >= 1, "--grad-accum", config.accumulation, "a number >= 1");
   require(config.threads >= 1, "--threads", config.threads, "a number >= 1");
   validate(config.options);
+  validate_device(config);
   validate_loss_scale(config.options, config.loss_scale);
   validate_step_in_backward(config.options, config.max_norm, config.loss_scale.has_value());
   if (config.options.optimizer_in_backward) check_step_in_backward(config, entry);
@@ -143,6 +145,7 @@ void validate(const RunConfig& config, const Registry& registry) {
 }
 
 void require_memory(const RunConfig& config, const Registry& registry) {
+  if (config.device == DeviceKind::kCuda) return;  // it is the GPUs' memory that counts
   const sharding::ModelShape shape = models::shape_of(config.model);
   sharding::FormulaInput input;
   input.model = &shape;
@@ -171,7 +174,8 @@ StrategyRun run_strategy(comm::Ranks& ranks, const RunConfig& config, const Regi
   StrategyRun run;
   run.config = config;
   const comm::JobOutcome outcome = ranks.run(
-      {config.world_size, to_milliseconds(config.timeout_s), config.backend},
+      {config.world_size, to_milliseconds(config.timeout_s), config.backend,
+       config.device == DeviceKind::kCuda},
       [&](const comm::Seat& seat) {
         prepare_process(config);
         return serialize(
@@ -194,9 +198,9 @@ ReferenceRun run_reference(comm::Ranks& ranks, const RunConfig& config, Accumula
       to_milliseconds(reference_timeout_s(config)),
       [&](const comm::Seat& seat) {
         prepare_process(config);
-        return serialize(run_references(config, order, *seat.job));
+        return serialize(run_references(config, order, seat));
       },
-      steps_of(progress, 2 * config.all_steps()));
+      steps_of(progress, 2 * config.all_steps()), config.device == DeviceKind::kCuda);
   run.failure = outcome.failure;
   run.signal = outcome.signal;
   if (outcome.ok) run.result = deserialize_reference(outcome.results[0]);

@@ -15,11 +15,12 @@ namespace shardbench::train {
 
 namespace {
 
-double value_of(const at::Tensor& loss) {
+/// The loss itself, which must be one number.
+const at::Tensor& checked(const at::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1) {
     throw UserError("the loss of a micro-batch must be one number, its mean");
   }
-  return loss.item<double>();
+  return loss;
 }
 
 /// Room between the sample numbers of two micro-batches: dropout masks never meet.
@@ -88,18 +89,18 @@ StepResult Session::step(const Loss& loss, int micro_batches) {
   StepResult result;
   result.loss_scale = scaler_.value();
   strategy_->begin_step();
+  std::vector<at::Tensor> losses;
   for (int index = 0; index < micro_batches; ++index) {
     strategy_->begin_micro_batch(index, micro_batches);
     const auto stream = static_cast<std::int64_t>(index) * ranks_.world_size() + ranks_.rank();
     ops::forward_context() = {options_.seed, steps_, stream * kSamplesApart, /*training=*/true};
-    const at::Tensor mean = loss(index);
-    result.loss += value_of(mean) / micro_batches;
+    const at::Tensor mean = checked(loss(index));
+    losses.push_back(mean.detach());
     if (mean.requires_grad()) {
       mean.backward(at::full_like(mean, result.loss_scale / micro_batches));
     }
   }
   strategy_->finish_gradients();
-  result.loss = mean_over_ranks(result.loss);
   result.skipped = scaler_.active() && gradients_overflow(*strategy_, ranks_);
   if (options_.max_norm > 0) {
     result.gradient_norm = gradient_norm(*strategy_, ranks_) / result.loss_scale;
@@ -112,6 +113,9 @@ StepResult Session::step(const Loss& loss, int micro_batches) {
   }
   strategy_->after_optimizer();  // a skipped step sends what others send
   scaler_.note_step(result.skipped);
+  // Last: a device has been given all of the step by now, and the host waits for it here.
+  for (const at::Tensor& mean : losses) result.loss += mean.item<double>() / micro_batches;
+  result.loss = mean_over_ranks(result.loss);
   ranks_.quiesce();
   return result;
 }
@@ -122,7 +126,7 @@ double Session::evaluate(const Loss& loss, int batches) {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode;
   double sum = 0;
-  for (int index = 0; index < batches; ++index) sum += value_of(loss(index));
+  for (int index = 0; index < batches; ++index) sum += checked(loss(index)).item<double>();
   return mean_over_ranks(sum / batches);
 }
 

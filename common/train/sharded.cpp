@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/core/error.h"
 #include "common/memory/category.h"
+#include "common/modules/flat_memory.h"
 #include "common/train/conversion.h"
 
 namespace shardbench::train {
@@ -104,7 +104,7 @@ void ShardedStrategy::allocate_values() {
   } else {
     memory::CategoryScope scope(memory::Category::kParam);
     values_ = comm().symmetric_empty(bytes_of(layout_.extent));
-    if (values_.bytes() > 0) std::memset(values_.data(), 0, values_.bytes());
+    flat::zero(values_.data(), layout_.extent, DType::kFloat32, model().device());
     fill_initial_values(layout_, static_cast<float*>(values_.data()));
   }
   if (in_place()) publish_in_place();
@@ -127,9 +127,9 @@ void ShardedStrategy::allocate_full(ShardedUnit& unit) {
     unit.shared =
         comm().symmetric_empty(static_cast<std::size_t>(unit.buffer.extent) * size_of(dtype));
   } else {
-    unit.memory = at::empty({unit.buffer.extent}, at::kFloat);
+    unit.memory = at::empty({unit.buffer.extent}, at::dtype(at::kFloat).device(model().device()));
   }
-  zero_padding(unit.unit->parameters, unit.buffer, dtype, unit.full());
+  zero_padding(unit.unit->parameters, unit.buffer, dtype, unit.full(), model().device());
 }
 
 void ShardedStrategy::start_unshard(ShardedUnit& unit) {
@@ -143,7 +143,8 @@ void ShardedStrategy::start_unshard(ShardedUnit& unit) {
   for (const sharding::Segment& own : unit.converted) {
     convert_on_threads(
         {values + own.shard_offset, own.count, DType::kFloat32},
-        {static_cast<std::byte*>(unit.full()) + own.full_offset * element, own.count, dtype});
+        {static_cast<std::byte*>(unit.full()) + own.full_offset * element, own.count, dtype},
+        model().device());
   }
   const comm::Buffer full{unit.full(), unit.buffer.extent, dtype};
   const comm::ConstBuffer shard{values_.data(), layout_.extent, DType::kFloat32};

@@ -18,7 +18,9 @@ at::Tensor Single::gradient_view(Parameter& parameter) {
   if (!narrow_.defined()) {
     narrow_layout_ = sharding::flatten(shape, sharding::keep_all(shape), options().reduce_dtype);
     const memory::CategoryScope scope(memory::Category::kGrad);
-    narrow_ = at::zeros({narrow_layout_.extent}, ops::scalar_type(options().reduce_dtype));
+    narrow_ =
+        at::zeros({narrow_layout_.extent},
+                  at::dtype(ops::scalar_type(options().reduce_dtype)).device(model().device()));
   }
   const sharding::Piece* piece = narrow_layout_.piece_of(parameter.index());
   return narrow_.narrow(0, piece == nullptr ? 0 : piece->offset, parameter.numel())
@@ -34,7 +36,7 @@ void Single::reduce_the_rest() {
     widen_on_threads({static_cast<const std::byte*>(narrow_.const_data_ptr()) + bytes, piece->count,
                       options().reduce_dtype},
                      static_cast<float*>(gradient_memory().data) + gradient_offset(p->index()),
-                     /*add=*/false);
+                     /*add=*/false, model().device());
   }
   BucketedStrategy::reduce_the_rest();
 }

@@ -9,6 +9,7 @@
 #include "common/memory/allocator.h"
 #include "common/memory/process_memory.h"
 #include "common/memory/tracker.h"
+#include "common/modules/flat_memory.h"
 #include "common/optim/norm.h"
 #include "common/train/digest.h"
 #include "common/train/initial_values.h"
@@ -24,15 +25,23 @@ std::int64_t now_ns() {
       .count();
 }
 
+/// Of what `data` holds for the piece, wherever that lies.
+std::uint64_t digest_on(const OwnedPiece& piece, const float* data) {
+  const flat::HostCopy values(data, piece.count, piece.parameter->device());
+  return digest(values.data(), piece.begin, piece.count);
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const Parts& parts)
     : config_(config),
       parts_(parts),
+      own_clock_(parts.clock == nullptr ? host_clock() : nullptr),
       optimizer_(optim::make_optimizer(config.optimizer, parts.strategy->owned())),
       scaler_(config.loss_scale),
       ever_used_(parts.model->parameters().size(), 0),
       first_gradients_(parts.model->parameters().size(), 0) {
+  if (parts_.clock == nullptr) parts_.clock = own_clock_.get();
   if (!config_.options.optimizer_in_backward) return;
   parts_.strategy->on_final_gradients(
       [this](std::span<const OwnedPiece> pieces, const std::vector<char>& used) {
@@ -56,14 +65,13 @@ StepRecord Trainer::step(std::int64_t index) {
   strategy.begin_step();
   for (int micro = 0; micro < config_.accumulation; ++micro) {
     strategy.begin_micro_batch(micro, config_.accumulation);
-    record.loss += micro_batch(index, micro, record) / config_.accumulation;
+    micro_batch(index, micro, record.loss_scale);
   }
-  const std::int64_t reducing = now_ns();
+  parts_.clock->enter(Phase::kBackward);
   strategy.finish_gradients();
-  record.backward_ns += now_ns() - reducing - taking_ns_;
+  parts_.clock->stop();
 
   position(Phase::kMetrics);
-  record.loss = mean_over_ranks(record.loss);
   const std::vector<char>& used = strategy.used();
   for (std::size_t p = 0; p < used.size(); ++p) ever_used_[p] = ever_used_[p] || used[p];
   record.skipped = scaler_.active() && gradients_overflow(strategy, *parts_.comm);
@@ -72,7 +80,7 @@ StepRecord Trainer::step(std::int64_t index) {
   }
   digested_ = digested_ || !record.skipped;
 
-  const std::int64_t optimizing = now_ns();
+  parts_.clock->enter(Phase::kOptimizer);
   position(Phase::kOptimizer);
   if (config_.max_norm > 0) record.gradient_norm = unscaled_norm(record.loss_scale);
   if (!record.skipped && !stepped_in_backward) {
@@ -82,15 +90,20 @@ StepRecord Trainer::step(std::int64_t index) {
   }
   strategy.after_optimizer();  // a skipped step sends what others send
   scaler_.note_step(record.skipped);
-  record.optimizer_ns = now_ns() - optimizing + taking_ns_;
-  record.step_ns = record.forward_ns + record.backward_ns + record.optimizer_ns;
+  parts_.clock->stop();
   record.minor_faults = memory::minor_faults() - faults;
   record.system_allocations = memory::system_allocations() - allocations;
 
   position(Phase::kMetrics);
+  record.loss = mean_over_ranks(read_losses());
   if (config_.max_norm <= 0) record.gradient_norm = unscaled_norm(record.loss_scale);
   parts_.comm->quiesce();
   fence("step ends");
+  const StepClock::Times times = parts_.clock->read();
+  record.forward_ns = times.forward_ns;
+  record.backward_ns = times.backward_ns - taking_ns_;
+  record.optimizer_ns = times.optimizer_ns + taking_ns_;
+  record.step_ns = record.forward_ns + record.backward_ns + record.optimizer_ns;
   for (const comm::CallRecord& call : parts_.comm->calls()) {
     if (call.phase == Phase::kMetrics) continue;
     record.peer_wait_ns += call.peer_wait_ns;
@@ -102,16 +115,25 @@ StepRecord Trainer::step(std::int64_t index) {
   return record;
 }
 
-double Trainer::micro_batch(std::int64_t index, int micro, StepRecord& record) {
+void Trainer::micro_batch(std::int64_t index, int micro, double loss_scale) {
   const Batch batch = parts_.feed->training(index, micro, parts_.comm->rank());
-  const std::int64_t start = now_ns();
+  parts_.clock->enter(Phase::kForward);
   const at::Tensor loss = (*parts_.model)(batch.tokens, batch.targets);
-  const double value = loss.item<float>();
-  const std::int64_t middle = now_ns();
-  loss.backward(at::full_like(loss, record.loss_scale / config_.accumulation));
-  record.forward_ns += middle - start;
-  record.backward_ns += now_ns() - middle;
-  return value;
+  losses_.push_back(loss.detach());
+  parts_.clock->enter(Phase::kBackward);
+  loss.backward(at::full_like(loss, loss_scale / config_.accumulation));
+  parts_.clock->stop();
+}
+
+/// Only when the step has been queued: the host waits for a device here.
+double Trainer::read_losses() {
+  double sum = 0;
+  for (const at::Tensor& loss : losses_) {
+    const double value = loss.item<float>();
+    sum += value / config_.accumulation;
+  }
+  losses_.clear();
+  return sum;
 }
 
 void Trainer::share_buffers() {
@@ -173,7 +195,7 @@ void Trainer::take(std::span<const OwnedPiece> pieces, const std::vector<char>& 
 
 void Trainer::digest_gradients(std::span<const OwnedPiece> pieces) {
   for (const OwnedPiece& piece : pieces) {
-    first_gradients_[piece.parameter->index()] += digest(piece.gradient, piece.begin, piece.count);
+    first_gradients_[piece.parameter->index()] += digest_on(piece, piece.gradient);
   }
 }
 
@@ -192,7 +214,7 @@ std::vector<std::uint64_t> digest_whole(const Model& model) {
       result.push_back(0);  // as in the digests of what is owned
       continue;
     }
-    const at::Tensor values = p->tensor().to(at::kFloat);  // as it is, in fp32
+    const at::Tensor values = p->tensor().to(at::kCPU, at::kFloat);  // as it is, in fp32
     result.push_back(digest(values.const_data_ptr<float>(), 0, p->numel()));
   }
   return result;
@@ -201,7 +223,8 @@ std::vector<std::uint64_t> digest_whole(const Model& model) {
 std::vector<std::uint64_t> digest_buffers(const Model& model) {
   std::vector<std::uint64_t> result;
   for (const ModuleBuffer* buffer : model.buffers()) {
-    result.push_back(digest(buffer->tensor.const_data_ptr<float>(), 0, buffer->tensor.numel()));
+    const at::Tensor values = buffer->tensor.to(at::kCPU);
+    result.push_back(digest(values.const_data_ptr<float>(), 0, values.numel()));
   }
   return result;
 }
@@ -211,13 +234,9 @@ std::vector<ParameterDigest> digest_owned(const Owned& owned, const optim::Optim
   std::vector<ParameterDigest> result(parameters);
   for (const OwnedPiece& piece : owned.pieces) {
     ParameterDigest& d = result[piece.parameter->index()];
-    d.value += digest(piece.value, piece.begin, piece.count);
-    if (const float* m = optimizer.first_moment(piece)) {
-      d.first_moment += digest(m, piece.begin, piece.count);
-    }
-    if (const float* v = optimizer.second_moment(piece)) {
-      d.second_moment += digest(v, piece.begin, piece.count);
-    }
+    d.value += digest_on(piece, piece.value);
+    if (const float* m = optimizer.first_moment(piece)) d.first_moment += digest_on(piece, m);
+    if (const float* v = optimizer.second_moment(piece)) d.second_moment += digest_on(piece, v);
   }
   return result;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,6 +12,7 @@
 #include "common/optim/optimizer.h"
 #include "common/train/feed.h"
 #include "common/train/result.h"
+#include "common/train/step_clock.h"
 #include "common/train/strategy.h"
 
 namespace shardbench::train {
@@ -24,6 +27,7 @@ class Trainer {
     const Feed* feed = nullptr;
     /// Told when the optimizer or the exchange of metrics starts; may be empty.
     std::function<void(Phase, std::string_view)> on_position;
+    StepClock* clock = nullptr;  ///< null: the host's
   };
   Trainer(const RunConfig& config, const Parts& parts);
 
@@ -41,7 +45,8 @@ class Trainer {
   const std::vector<char>& ever_used() const { return ever_used_; }
 
  private:
-  double micro_batch(std::int64_t index, int micro, StepRecord& record);
+  void micro_batch(std::int64_t index, int micro, double loss_scale);
+  double read_losses();
   double mean_over_ranks(double loss);
   void position(Phase phase);
   void fence(std::string_view label);
@@ -51,7 +56,9 @@ class Trainer {
 
   RunConfig config_;
   Parts parts_;
+  std::unique_ptr<StepClock> own_clock_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::vector<at::Tensor> losses_;  ///< of the step's micro-batches, not read yet
   LossScaler scaler_;
   std::vector<char> ever_used_;
   bool digested_ = false;  ///< first_gradients_ are there

@@ -3,13 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "common/core/error.h"
 #include "common/memory/category.h"
+#include "common/modules/flat_memory.h"
 #include "common/modules/unit.h"
-#include "common/ops/dtype.h"
 #include "common/train/conversion.h"
 
 namespace shardbench::train {
@@ -34,14 +33,13 @@ bool lies_inside(const Unit& inner, const Unit& outer) {
 }  // namespace
 
 void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
-                  DType dtype, void* full) {
+                  DType dtype, void* full, at::Device device) {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::int64_t end = buffer.offsets[i] + parameters[i]->numel();
     const std::int64_t next = i + 1 == parameters.size() ? buffer.extent : buffer.offsets[i + 1];
     if (end == next) continue;
-    std::memset(static_cast<std::byte*>(full) + end * element, 0,
-                static_cast<std::size_t>((next - end) * element));
+    flat::zero(static_cast<std::byte*>(full) + end * element, next - end, dtype, device);
   }
 }
 
@@ -49,13 +47,14 @@ void UnitReducer::allocate(const Model& model, comm::Communicator& comm,
                            const std::vector<sharding::FlatLayout>& by_rank,
                            const StrategyOptions& options, Reduce reduce) {
   comm_ = &comm;
+  device_ = model.device();
   dtype_ = options.reduce_dtype;
   hands_over_ = options.optimizer_in_backward;
   reduce_ = std::move(reduce);
   layout_ = by_rank[comm.rank()];
   if (!hands_over_) {
     const memory::CategoryScope scope(memory::Category::kGrad);
-    shard_ = at::zeros({layout_.trainable_extent}, at::kFloat);
+    shard_ = at::zeros({layout_.trainable_extent}, at::dtype(at::kFloat).device(device_));
   }
   const sharding::ModelShape& shape = model.shape();
   position_.assign(shape.parameters.size(), 0);
@@ -88,7 +87,7 @@ Owned UnitReducer::owned(const Model& model,
     if (!group.requires_grad) continue;
     for (const sharding::Piece& piece : group.pieces) {
       Parameter* parameter = model.parameters()[piece.parameter];
-      float* gradient = hands_over_ ? nullptr : shard_.data_ptr<float>() + piece.offset;
+      float* gradient = hands_over_ ? nullptr : flat::address(shard_) + piece.offset;
       owned.pieces.push_back(
           {parameter, piece.begin, piece.count, value_of(piece), gradient, piece.offset});
       if (hands_over_) units_[parameter->unit()->index].pieces.push_back(owned.pieces.back());
@@ -109,7 +108,7 @@ void UnitReducer::start_step() {
 
 at::Tensor UnitReducer::view(const Parameter& parameter) {
   std::byte* data = full_gradient(units_[parameter.unit()->index], position_[parameter.index()]);
-  return at::from_blob(data, parameter.dims(), at::TensorOptions().dtype(ops::scalar_type(dtype_)));
+  return flat::view(data, parameter.dims(), dtype_, device_);
 }
 
 std::byte* UnitReducer::full_gradient(UnitGradients& unit, std::size_t position) {
@@ -117,7 +116,7 @@ std::byte* UnitReducer::full_gradient(UnitGradients& unit, std::size_t position)
   if (unit.full.data() == nullptr) {
     const memory::CategoryScope scope(memory::Category::kUnshardedGrad);
     unit.full = comm_->symmetric_empty(static_cast<std::size_t>(unit.buffer.extent * element()));
-    zero_padding(unit.trainable, unit.buffer, dtype_, unit.full.data());
+    zero_padding(unit.trainable, unit.buffer, dtype_, unit.full.data(), device_);
   }
   return full_data(unit, position);
 }
@@ -163,8 +162,7 @@ void UnitReducer::start_reduce(UnitGradients& unit) {
   for (std::size_t i = 0; i < unit.trainable.size(); ++i) {
     Parameter& parameter = *unit.trainable[i];
     if (!parameter.gradient_started()) {
-      std::memset(full_gradient(unit, i), 0,
-                  static_cast<std::size_t>(parameter.numel() * element()));
+      flat::zero(full_gradient(unit, i), parameter.numel(), dtype_, device_);
     }
     parameter.reset_gradient();
   }
@@ -173,7 +171,7 @@ void UnitReducer::start_reduce(UnitGradients& unit) {
   if (in_place()) {
     unit.reductions = reduce_(unit, full, full, /*accumulate=*/false);
   } else {
-    const comm::Buffer shard{shard_.data_ptr<float>(), layout_.trainable_extent, DType::kFloat32};
+    const comm::Buffer shard{flat::address(shard_), layout_.trainable_extent, DType::kFloat32};
     unit.reductions = reduce_(unit, full, shard, unit.adds);
   }
   unit.reduced_before = true;
@@ -190,8 +188,8 @@ void UnitReducer::finish_reduce(UnitGradients& unit) {
     for (const sharding::Segment& own : unit.widened) {
       const auto* from =
           static_cast<const std::byte*>(unit.full.data()) + own.full_offset * element();
-      widen_on_threads({from, own.count, dtype_}, shard_.data_ptr<float>() + own.shard_offset,
-                       unit.adds);
+      widen_on_threads({from, own.count, dtype_}, flat::address(shard_) + own.shard_offset,
+                       unit.adds, device_);
     }
   }
   for (comm::Work& work : unit.reductions) work.wait_released();
@@ -213,15 +211,15 @@ void UnitReducer::hand_over(UnitGradients& unit) {
   at::Tensor wide;
   if (dtype_ != DType::kFloat32) {
     const memory::CategoryScope scope(memory::Category::kCommBuffer);
-    wide = at::empty({elements}, at::kFloat);
+    wide = at::empty({elements}, at::dtype(at::kFloat).device(device_));
   }
   std::int64_t next = 0;
   for (OwnedPiece& piece : unit.pieces) {
     std::byte* data =
         full_data(unit, position_[piece.parameter->index()]) + piece.begin * element();
     if (wide.defined()) {
-      piece.gradient = wide.data_ptr<float>() + next;
-      widen_on_threads({data, piece.count, dtype_}, piece.gradient, /*accumulate=*/false);
+      piece.gradient = flat::address(wide) + next;
+      widen_on_threads({data, piece.count, dtype_}, piece.gradient, /*add=*/false, device_);
       next += padded(piece.count);
     } else {
       piece.gradient = reinterpret_cast<float*>(data);

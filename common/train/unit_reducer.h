@@ -82,6 +82,7 @@ class UnitReducer {
   bool in_place() const { return hands_over_ || dtype_ != DType::kFloat32; }
 
   comm::Communicator* comm_ = nullptr;
+  at::Device device_ = at::kCPU;
   Reduce reduce_;
   DType dtype_ = DType::kFloat32;  ///< in which gradients travel
   bool hands_over_ = false;        ///< optimizer_in_backward
@@ -95,6 +96,6 @@ class UnitReducer {
 
 /// The padding between pieces of a full buffer is never moved, so it is zeroed once per buffer.
 void zero_padding(const std::vector<Parameter*>& parameters, const sharding::UnitBuffer& buffer,
-                  DType dtype, void* full);
+                  DType dtype, void* full, at::Device device);
 
 }  // namespace shardbench::train

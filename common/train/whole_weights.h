@@ -21,7 +21,7 @@ class WholeWeights {
     std::vector<sharding::Range> stepped;  ///< element range of every parameter
     comm::Communicator* peers = nullptr;   ///< can read the memory directly; null: private memory
   };
-  /// Draws initial values into zeroed fp32 memory of that layout.
+  /// Draws initial values into zeroed fp32 memory of that layout, on the model's device.
   using Fill = std::function<void(const sharding::FlatLayout&, float*)>;
 
   /// Allocates, fills and makes every parameter of the model usable.
@@ -38,9 +38,11 @@ class WholeWeights {
 
  private:
   void allocate_memory(comm::Communicator* peers);
+  void convert_drawn(const Model& model, std::vector<sharding::Range> stepped, const Fill& fill);
   void* of(int parameter) const;
 
   DType dtype_ = DType::kFloat32;
+  at::Device device_ = at::kCPU;
   sharding::FlatLayout layout_;
   at::Tensor private_;
   comm::SymmetricMemory shared_;

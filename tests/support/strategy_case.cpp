@@ -11,12 +11,14 @@
 #include "common/comm/shm/shm.h"
 #include "common/core/error.h"
 #include "common/memory/allocator.h"
+#include "common/modules/flat_memory.h"
 #include "common/optim/norm.h"
 #include "common/optim/optimizer.h"
 #include "common/train/conversion.h"
 #include "common/train/single.h"
 #include "ddp/strategy.h"
 #include "fsdp/strategy.h"
+#include "tests/support/guarded_device.h"
 #include "zero3/strategy.h"
 
 namespace shardbench::testing {
@@ -31,6 +33,12 @@ struct Trained {
   std::vector<double> norms;
 };
 
+/// For a model on the guarded device: over its memory.
+std::unique_ptr<comm::Communicator> placed(std::unique_ptr<comm::Communicator> ranks,
+                                           const Model& model) {
+  return model.device().is_cpu() ? std::move(ranks) : over_guarded_device(std::move(ranks));
+}
+
 /// One process that adds ranks up in order: what the strategy must equal bit for bit.
 class Reference {
  public:
@@ -38,8 +46,8 @@ class Reference {
       : test_(test),
         world_size_(world_size),
         micro_batches_first_(micro_batches_first),
-        comm_(comm::make_local()),
         model_(test.build()),
+        comm_(placed(comm::make_local(), *model_)),
         strategy_(micro_batches_first ? train::AccumulationOrder::kMicroBatchesFirst
                                       : train::AccumulationOrder::kRanksFirst) {
     train::StrategyOptions options;
@@ -75,8 +83,9 @@ class Reference {
     result.values.resize(parameters);
     result.first_moments.resize(parameters);
     result.second_moments.resize(parameters);
-    const auto copy = [](const float* data, std::int64_t count) {
-      return at::from_blob(const_cast<float*>(data), {count}, at::kFloat).clone();
+    const auto copy = [this](const float* data, std::int64_t count) {
+      const flat::HostCopy host(data, count, model_->device());
+      return at::from_blob(const_cast<float*>(host.data()), {count}, at::kFloat).clone();
     };
     for (const OwnedPiece& piece : strategy_.owned().pieces) {
       const int p = piece.parameter->index();
@@ -93,7 +102,7 @@ class Reference {
  private:
   at::Tensor gradients() {
     const comm::Buffer memory = strategy_.gradient_memory();
-    return at::from_blob(memory.data, {memory.count}, at::kFloat);
+    return flat::view(memory.data, {memory.count}, DType::kFloat32, model_->device());
   }
 
   at::Tensor average(int step, int begin, int end, std::vector<char>& used) {
@@ -111,21 +120,23 @@ class Reference {
       sum = rank == 0 ? gradients().clone() : sum.add_(gradients());
     }
     sum.mul_(1.0f / static_cast<float>(world_size_));
-    train::round_as(test_.options.reduce_dtype, sum.mutable_data_ptr<float>(), sum.numel());
+    train::round_as(test_.options.reduce_dtype, sum);
     return sum;
   }
 
   const StrategyCase& test_;
   int world_size_;
   bool micro_batches_first_;
-  std::unique_ptr<comm::Communicator> comm_;
   std::unique_ptr<Model> model_;
+  std::unique_ptr<comm::Communicator> comm_;
   train::Single strategy_;
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
-void expect_bits(const float* own, const at::Tensor& expected, const OwnedPiece& piece,
+void expect_bits(const float* data, const at::Tensor& expected, const OwnedPiece& piece,
                  const char* what) {
+  const flat::HostCopy host(data, piece.count, piece.parameter->device());
+  const float* own = host.data();
   const float* reference = expected.const_data_ptr<float>() + piece.begin;
   if (std::memcmp(own, reference, static_cast<std::size_t>(piece.count) * sizeof(float)) == 0) {
     return;
@@ -147,9 +158,9 @@ void run_rank(const StrategyCase& test, const train::StrategyEntry& entry,
   memory::poison_freed(test.poison_memory);
   const int world_size = job->world_size();
   const bool shared = world_size > 1;
-  auto comm = comm::record(shared ? comm::make_shm(job, rank) : comm::make_local(),
-                           shared ? comm::wire_matrix(job) : comm::local_wire_matrix());
   const std::unique_ptr<Model> model = test.build();
+  auto comm = comm::record(placed(shared ? comm::make_shm(job, rank) : comm::make_local(), *model),
+                           shared ? comm::wire_matrix(job) : comm::local_wire_matrix());
   const std::unique_ptr<train::Strategy> strategy = entry.make();
   train::StrategyOptions options = test.options;
   options.units = sharding::UnitPolicy::parse(test.units);

@@ -24,7 +24,7 @@ std::vector<std::string> strategy_names();
 /// every rank again, by the one-process reference; all owned values, moments and losses must have
 /// the same bits.
 struct StrategyCase {
-  std::function<std::unique_ptr<Model>()> build;
+  std::function<std::unique_ptr<Model>()> build;  ///< may place it on guarded_device()
   /// Runs forward (and, for several graphs, backward) of one micro-batch of one rank; the returned
   /// losses are then run backward in this order, scaled by 1 / accumulation.
   std::function<std::vector<at::Tensor>(Model& model, int step, int micro, int rank)> forward;

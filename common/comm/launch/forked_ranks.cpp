@@ -27,8 +27,8 @@ class ForkedRanks : public Ranks {
     const std::shared_ptr<Job> job = Job::create(options);
     const auto seat_of = [&](int rank) {
       return Seat{job, rank, [&job, rank, alone] {
-                    return alone ? Transport{make_local(), local_wire_matrix()}
-                                 : Transport{make_shm(job, rank), wire_matrix(job)};
+                    return alone ? Transport{make_local(), local_wire_matrix(), {}}
+                                 : Transport{make_shm(job, rank), wire_matrix(job), {}};
                   }};
     };
     return run_forked(
@@ -36,8 +36,8 @@ class ForkedRanks : public Ranks {
   }
 
   JobOutcome run_alone(std::chrono::milliseconds timeout, const RankMain& rank_main,
-                       const OnProgress& on_progress) override {
-    return run({1, timeout, "auto"}, rank_main, on_progress);
+                       const OnProgress& on_progress, bool on_device) override {
+    return run({1, timeout, on_device ? "nccl" : "auto", on_device}, rank_main, on_progress);
   }
 
   int launched_world_size() const override { return 0; }

@@ -43,19 +43,24 @@ class JoinedRanks : public Ranks {
   JobOutcome run(const RanksRequest& request, const RankMain& rank_main,
                  const OnProgress& on_progress) override {
     const std::string backend = backend_for(request);
-    const Seat seat{group_.job(), group_.rank(), [this, backend] { return connect(backend); }};
+    const Seat seat{group_.job(), group_.rank(), [this, backend, on_device = request.on_device] {
+                      return connect(backend, on_device);
+                    }};
     rank_context() = {group_.rank(), group_.world_size(), ""};
     return bring_together([&] { return rank_main(seat); }, on_progress);
   }
 
   JobOutcome run_alone(std::chrono::milliseconds timeout, const RankMain& rank_main,
-                       const OnProgress& on_progress) override {
+                       const OnProgress& on_progress, bool on_device) override {
+    SHARDBENCH_CHECK(!on_device || wide_.device_alone);
     const auto body = [&] {
       if (group_.rank() != 0) return std::string();
       Job::Options options;
       options.timeout = timeout;
-      return rank_main({Job::create(options), 0, [] {
-                          return Transport{make_local(), local_wire_matrix()};
+      const std::shared_ptr<Job> job = Job::create(options);
+      return rank_main({job, 0, [&] {
+                          return on_device ? wide_.device_alone(group_, job)
+                                           : Transport{make_local(), local_wire_matrix(), {}};
                         }});
     };
     JobOutcome outcome = bring_together(body, on_progress);
@@ -67,11 +72,11 @@ class JoinedRanks : public Ranks {
   bool speaks() const override { return group_.rank() == 0; }
 
  private:
-  Transport connect(const std::string& backend) {
-    if (backend == "local") return {make_local(), local_wire_matrix()};
+  Transport connect(const std::string& backend, bool on_device) {
+    if (backend == "local") return {make_local(), local_wire_matrix(), {}};
     if (backend == "mpi") return wide_.mpi(group_);
-    if (backend == "nccl") return wide_.nccl(group_);
-    return {make_shm(group_.job(), group_.rank()), wire_matrix(group_.job())};
+    if (backend == "nccl") return wide_.nccl(group_, on_device);
+    return {make_shm(group_.job(), group_.rank()), wire_matrix(group_.job()), {}};
   }
 
   /// Every process's text on every process, or why the job ended.

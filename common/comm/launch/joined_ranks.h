@@ -14,7 +14,9 @@ namespace shardbench::comm {
 struct WideBackends {
   std::function<Transport(Group&)> mpi;
   std::string why_no_mpi;
-  std::function<Transport(Group&)> nccl;
+  std::function<Transport(Group&, bool on_device)> nccl;
+  /// For this process by itself, computing on its device, with a job of one rank.
+  std::function<Transport(Group&, const std::shared_ptr<Job>&)> device_alone;
   std::function<void(Group&)> require_nccl;  ///< throws UserError where there is no device
   std::string why_no_nccl;
 };

@@ -60,13 +60,12 @@ WideBackends wide_backends(const std::shared_ptr<MpiRuntime>& mpi, MpiRoute rout
     wide.mpi = [mpi, route](Group& group) {
       std::unique_ptr<Communicator> ranks = make_mpi(mpi, group, route);
       std::shared_ptr<const WireMatrix> wire = mpi_wire_matrix(*ranks);
-      return Transport{std::move(ranks), std::move(wire)};
+      return Transport{std::move(ranks), std::move(wire), {}};
     };
   }
   if (has_gpu_library()) {
-    wide.nccl = [](Group& group) {
-      return Transport{nccl_over(group, /*symmetric_on_host=*/true), nullptr};
-    };
+    wide.nccl = nccl_transport;
+    wide.device_alone = nccl_transport_alone;
     wide.require_nccl = require_device;
   } else {
     wide.why_no_nccl =

@@ -12,10 +12,19 @@
 
 namespace shardbench::comm {
 
+struct GpuLibrary;
+
+/// The GPU of a rank that computes on one.
+struct RankDevice {
+  const GpuLibrary* library = nullptr;  ///< null: the rank computes on the CPU
+  int number = 0;
+};
+
 /// A rank's communicator, and what counts its bytes (null: its backend does not).
 struct Transport {
   std::unique_ptr<Communicator> ranks;
   std::shared_ptr<const WireMatrix> wire;
+  RankDevice device;  ///< symmetric memory is this one's
 };
 
 /// What a rank gets to work with.
@@ -29,6 +38,7 @@ struct RanksRequest {
   int world_size = 1;
   std::chrono::milliseconds timeout{300'000};  ///< of every wait
   std::string backend = "auto";                ///< auto, shm, mpi or nccl
+  bool on_device = false;                      ///< ranks compute on GPUs (nccl only)
 };
 
 /// What a rank does; its text is brought back.
@@ -49,9 +59,10 @@ class Ranks {
   /// started. Never throws for what a rank did.
   virtual JobOutcome run(const RanksRequest& request, const RankMain& rank_main,
                          const OnProgress& on_progress = {}) = 0;
-  /// Runs it in one process only, with a job of its own; `results` has one text.
+  /// Runs it in one process only, with a job of its own; `results` has one text. `on_device` as in
+  /// RanksRequest.
   virtual JobOutcome run_alone(std::chrono::milliseconds timeout, const RankMain& rank_main,
-                               const OnProgress& on_progress = {}) = 0;
+                               const OnProgress& on_progress = {}, bool on_device = false) = 0;
 
   /// Ranks that a launcher started, 0 if the program makes its own.
   virtual int launched_world_size() const = 0;

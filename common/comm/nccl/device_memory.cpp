@@ -28,4 +28,15 @@ void DeviceMemoryBook::retag(const void* data, memory::Category category) {
   block->second.category = category;
 }
 
+void DeviceMemoryBook::refused(std::int64_t bytes, std::int64_t device_total,
+                               std::int64_t device_free) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = Refusal{memory::current_category(), bytes, device_total, device_free, tracker_.live()};
+}
+
+std::optional<DeviceMemoryBook::Refusal> DeviceMemoryBook::refusal() const {
+  const std::lock_guard lock(mutex_);
+  return refusal_;
+}
+
 }  // namespace shardbench::comm

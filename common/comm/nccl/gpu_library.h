@@ -114,6 +114,8 @@ class DeviceMemoryListener {
   virtual ~DeviceMemoryListener() = default;
   virtual void allocated(const void* data, std::int64_t bytes) = 0;
   virtual void freed(const void* data) = 0;
+  /// There is no room for a block of these bytes, whatever the allocator gave back; it throws next.
+  virtual void refused(std::int64_t bytes, std::int64_t device_total, std::int64_t device_free) = 0;
 };
 
 /// LibTorch's CUDA side, as far as other rooms need it without linking it.
@@ -134,12 +136,13 @@ class TorchCuda {
   virtual void reset_peak_memory(int device) = 0;
 };
 
-/// Named ranges for a profiler (NVTX); cost nothing where none is attached.
+/// Named ranges for a profiler (NVTX); cost nothing where none is attached. They may overlap, and
+/// end on another thread than they began on.
 class ProfilerRanges {
  public:
   virtual ~ProfilerRanges() = default;
-  virtual void push(const char* name) = 0;
-  virtual void pop() = 0;
+  virtual std::uint64_t start(const char* name) = 0;
+  virtual void end(std::uint64_t range) = 0;
 };
 
 /// All that libshardbench_nccl.so offers. It holds no logic of its own.

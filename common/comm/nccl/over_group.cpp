@@ -1,6 +1,11 @@
 #include "common/comm/nccl/over_group.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "common/comm/nccl/load.h"
+#include "common/core/error.h"
 
 namespace shardbench::comm {
 
@@ -23,17 +28,41 @@ int device_of(const GpuLibrary& library, Group& group) {
 
 void require_device(Group& group) { device_of(gpu_library(), group); }
 
-std::unique_ptr<Communicator> nccl_over(Group& group, bool symmetric_on_host) {
+namespace {
+
+Transport transport(Group& group, std::shared_ptr<Job> job, int rank, ExchangeTexts exchange,
+                    bool on_device) {
   const GpuLibrary& library = gpu_library();
+  if (on_device && library.torch == nullptr) {
+    throw UserError(
+        "--device cuda: the nccl backend was built without LibTorch's CUDA side, so nothing can be "
+        "computed on a GPU; build it with a LibTorch that has libtorch_cuda");
+  }
   const int device = device_of(library, group);
   NcclOptions options;
   options.cuda = library.cuda;
   options.nccl = library.nccl;
   options.hooks = &hooks_on(library, device);
   options.device = device;
-  options.exchange = [&group](std::string_view text) { return group.exchange(text); };
-  options.symmetric_on_host = symmetric_on_host;
-  return make_nccl(group.job(), group.rank(), std::move(options));
+  options.exchange = std::move(exchange);
+  options.symmetric_on_host = !on_device;
+  return {make_nccl(std::move(job), rank, std::move(options)),
+          nullptr,
+          {on_device ? &library : nullptr, device}};
+}
+
+}  // namespace
+
+Transport nccl_transport(Group& group, bool on_device) {
+  const auto exchange = [&group](std::string_view text) { return group.exchange(text); };
+  return transport(group, group.job(), group.rank(), exchange, on_device);
+}
+
+Transport nccl_transport_alone(Group& group, const std::shared_ptr<Job>& job) {
+  const auto own = [](std::string_view text) {
+    return std::vector<std::string>{std::string(text)};
+  };
+  return transport(group, job, 0, own, /*on_device=*/true);
 }
 
 }  // namespace shardbench::comm

@@ -26,7 +26,7 @@ GroupedQueryAttention::GroupedQueryAttention(const LlamaSizes& sizes,
 
 at::Tensor GroupedQueryAttention::forward(const Tensors& inputs) {
   const at::Tensor& x = inputs[0];
-  const at::Tensor& table = rotary_->at_least(x.size(1));
+  const at::Tensor& table = rotary_->at_least(x.size(1), x.device());
   const at::Tensor q = functional::rotary((*q_)(x), table);
   const at::Tensor k = functional::rotary((*k_)(x), table);
   return (*o_)(functional::grouped_attention(q, k, (*v_)(x), heads_, kv_heads_));

@@ -14,8 +14,8 @@ class RotaryTable {
   /// `size`: elements per head, even. `theta`: base of the frequencies.
   RotaryTable(std::int64_t size, double theta);
 
-  /// fp32 [at least `length`, size], as ops::rotary takes it.
-  const at::Tensor& at_least(std::int64_t length);
+  /// fp32 [at least `length`, size] on `device`, as ops::rotary takes it.
+  const at::Tensor& at_least(std::int64_t length, at::Device device = at::kCPU);
 
  private:
   std::int64_t size_;

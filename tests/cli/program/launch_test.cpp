@@ -350,6 +350,24 @@ TEST(ByHand, AWrongAddressIsNamed) {
               HasSubstr("rank 1 cannot reach the store at MASTER_ADDR:MASTER_PORT 127.0.0.1:"));
 }
 
+/// Where the library of the nccl backend is not built it says so, else that there is no device.
+TEST(ByHand, CudaWithoutADeviceIsRefused) {
+  if (std::filesystem::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has a GPU";
+  for (const char* command : {"compare", "run"}) {
+    BusyPort port;
+    port.close();
+    const Outcome outcome = run_under(
+        {},
+        {command, "--device", "cuda", "--backend", "nccl", "--model", "mlp", "--data", "synthetic"},
+        by_hand(0, 1, "127.0.0.1", port.port));
+    EXPECT_EQ(outcome.exit_code, 2);
+    ASSERT_EQ(own_lines(outcome.err).size(), 1u) << outcome.err;
+    EXPECT_THAT(own_lines(outcome.err)[0],
+                ::testing::AnyOf(HasSubstr("--backend nccl: this build has no GPU library"),
+                                 HasSubstr("no CUDA device"), HasSubstr("cannot open")));
+  }
+}
+
 TEST(ByHand, AMissingVariableIsNamed) {
   const Outcome outcome = run_under({}, compare_job("mlp"), {"RANK=0", "WORLD_SIZE=2"});
   EXPECT_EQ(outcome.exit_code, 2);

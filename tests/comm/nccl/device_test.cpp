@@ -43,6 +43,22 @@ TEST(DeviceMemoryBook, BooksUnderTheCategoryOfTheThread) {
   EXPECT_EQ(memory::total(tracker.live()), 0);
 }
 
+TEST(DeviceMemoryBook, RemembersWhatThereWasNoRoomFor) {
+  memory::Tracker tracker;
+  DeviceMemoryBook book(tracker);
+  EXPECT_FALSE(book.refusal());
+  const memory::CategoryScope scope(Category::kUnshardedGrad);
+  std::array<std::byte, 8> memory{};
+  book.allocated(memory.data(), 8);
+  book.refused(1000, 500, 20);
+  ASSERT_TRUE(book.refusal());
+  EXPECT_EQ(book.refusal()->category, Category::kUnshardedGrad);
+  EXPECT_EQ(book.refusal()->bytes, 1000);
+  EXPECT_EQ(book.refusal()->total, 500);
+  EXPECT_EQ(book.refusal()->free, 20);
+  EXPECT_EQ(memory::total(book.refusal()->live), 8);
+}
+
 TEST(DeviceTimer, GivesTheTimeBetweenItsMarks) {
   NcclDouble gpus(1);
   GpuStream stream = nullptr;
@@ -71,15 +87,18 @@ TEST(DeviceTimer, GivesTheTimeBetweenItsMarks) {
 TEST(ProfilerRange, OpensAndCloses) {
   struct Log : ProfilerRanges {
     std::vector<std::string> lines;
-    void push(const char* name) override { lines.emplace_back(name); }
-    void pop() override { lines.emplace_back("/"); }
+    std::uint64_t start(const char* name) override {
+      lines.emplace_back(name);
+      return lines.size();
+    }
+    void end(std::uint64_t range) override { lines.push_back("/" + std::to_string(range)); }
   } log;
   {
     const ProfilerRange step(&log, "forward");
     const ProfilerRange unit(&log, "h.0");
     const ProfilerRange none(nullptr, "ignored");
   }
-  EXPECT_THAT(log.lines, ::testing::ElementsAre("forward", "h.0", "/", "/"));
+  EXPECT_THAT(log.lines, ::testing::ElementsAre("forward", "h.0", "/2", "/1"));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace {
 
 class NvtxRanges : public ProfilerRanges {
  public:
-  void push(const char* name) override { nvtxRangePushA(name); }
-  void pop() override { nvtxRangePop(); }
+  std::uint64_t start(const char* name) override { return nvtxRangeStartA(name); }
+  void end(std::uint64_t range) override { nvtxRangeEnd(range); }
 };
 
 }  // namespace

@@ -29,6 +29,16 @@ class LiveBlocks {
       }
     });
   }
+  /// Called where memory is asked for, with the allocator's lock held.
+  void watch_refusals() {
+    allocator::attachOutOfMemoryObserver(
+        [this](std::int64_t, std::size_t bytes, std::size_t total, std::size_t free) {
+          const std::lock_guard lock(mutex_);
+          if (listener_ == nullptr) return;
+          listener_->refused(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(total),
+                             static_cast<std::int64_t>(free));
+        });
+  }
   void tell(DeviceMemoryListener* listener) {
     const std::lock_guard lock(mutex_);
     listener_ = listener;
@@ -116,7 +126,10 @@ class AtenCuda : public TorchCuda {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
     static std::once_flag attached;  // after the start: it reaches only devices that are known
-    std::call_once(attached, [this] { blocks_.attach(); });
+    std::call_once(attached, [this] {
+      blocks_.attach();
+      blocks_.watch_refusals();
+    });
   }
   DeviceHooks& hooks() override { return hooks_; }
   void watch_memory(DeviceMemoryListener* listener) override { blocks_.tell(listener); }
