@@ -33,23 +33,26 @@ Accelerator::Accelerator(const comm::RankDevice& device)
 }
 
 std::string out_of_memory_text() {
-  const std::optional<comm::DeviceMemoryBook::Refusal> refusal = memory_book().refusal();
-  if (!refusal) return {};
+  const auto refusal = memory_book().refusal();
+  return refusal ? out_of_memory_text(*refusal) : std::string();
+}
+
+std::string out_of_memory_text(const comm::DeviceMemoryBook::Refusal& refusal) {
   std::string used;
   for (int i = 0; i < memory::kCategoryCount; ++i) {
-    const std::int64_t bytes = refusal->live[static_cast<std::size_t>(i)];
+    const std::int64_t bytes = refusal.live[static_cast<std::size_t>(i)];
     if (bytes == 0) continue;
     used += fmt::format("{}{} {}", used.empty() ? "" : ", ",
                         memory::name_of(static_cast<memory::Category>(i)), format_mib(bytes));
   }
   // What an operation asks for gets its category when the operation has returned.
-  const std::string_view wanted = refusal->category == memory::Category::kOther
+  const std::string_view wanted = refusal.category == memory::Category::kOther
                                       ? "activation or temp"
-                                      : memory::name_of(refusal->category);
+                                      : memory::name_of(refusal.category);
   return fmt::format(
       "out of GPU memory: {} MiB more wanted for {}, of {} MiB on the device {} are free; in use, "
       "MiB: {}; take a smaller --batch, more ranks or --strategy fsdp",
-      format_mib(refusal->bytes), wanted, format_mib(refusal->total), format_mib(refusal->free),
+      format_mib(refusal.bytes), wanted, format_mib(refusal.total), format_mib(refusal.free),
       used.empty() ? "nothing" : used);
 }
 

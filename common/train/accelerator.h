@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <string_view>
 
 #include "common/comm/launch/ranks.h"
@@ -33,5 +34,6 @@ at::Device device_of(const comm::RankDevice& device);
 /// What device memory the process has asked for and not got, in one line with the category that was
 /// to grow and what the others hold; empty where it has got all.
 std::string out_of_memory_text();
+std::string out_of_memory_text(const comm::DeviceMemoryBook::Refusal& refusal);
 
 }  // namespace shardbench::train

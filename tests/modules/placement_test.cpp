@@ -6,7 +6,9 @@
 
 #include "common/comm/local/local.h"
 #include "common/core/error.h"
+#include "common/memory/allocator.h"
 #include "common/models/build.h"
+#include "common/train/accelerator.h"
 #include "common/train/session.h"
 #include "tests/support/guarded_device.h"
 #include "tests/support/parity_run.h"
@@ -80,6 +82,36 @@ TEST(Placement, AModelMovesOnlyBeforeAStrategy) {
   }
   model->set_device(at::kCPU);
   for (const Parameter* p : model->parameters()) EXPECT_TRUE(p->device().is_cpu());
+}
+
+const void* retagged = nullptr;
+
+TEST(Placement, DeviceMemoryIsBookedByWhoeverBooksIt) {
+  const at::Tensor there = at::ones({8}).to(guarded_device());
+  memory::retag(there, memory::Category::kActivation);  // nobody yet
+  memory::retag_on_devices_by([](const void* data, memory::Category category) {
+    EXPECT_EQ(category, memory::Category::kGrad);
+    retagged = data;
+  });
+  memory::retag(at::ones({8}), memory::Category::kGrad);  // of the CPU
+  EXPECT_EQ(retagged, nullptr);
+  memory::retag(there, memory::Category::kGrad);
+  EXPECT_EQ(retagged, there.data_ptr());
+  memory::retag_on_devices_by(nullptr);
+}
+
+TEST(Placement, AFullDeviceIsOneLine) {
+  constexpr std::int64_t kMib = 1 << 20;
+  comm::DeviceMemoryBook::Refusal refusal{
+      memory::Category::kUnshardedGrad, 150 * kMib, 8192 * kMib, 20 * kMib, {}};
+  refusal.live[static_cast<std::size_t>(memory::Category::kParam)] = 4000 * kMib;
+  refusal.live[static_cast<std::size_t>(memory::Category::kActivation)] = 3000 * kMib;
+  const std::string text = train::out_of_memory_text(refusal);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  EXPECT_NE(text.find("150 MiB more wanted for unsharded_grad"), std::string::npos) << text;
+  EXPECT_NE(text.find("param 4000, activation 3000"), std::string::npos) << text;
+  refusal.category = memory::Category::kOther;  // in an operation
+  EXPECT_NE(train::out_of_memory_text(refusal).find("for activation or temp"), std::string::npos);
 }
 
 TEST(Placement, AReshardedParameterOnADeviceIsANamedError) {

@@ -7,14 +7,16 @@
 namespace shardbench::testing {
 namespace {
 
-TEST(PortableParity, EveryModelOverWorldSizes) {
+class PortableParity : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, PortableParity,
+                         ::testing::Values("mlp", "gpt2-nano", "convnet", "llama-nano"));
+
+TEST_P(PortableParity, OverWorldSizes) {
   const ops::PortableOnly scope;
-  for (const char* model : {"mlp", "gpt2-nano", "convnet", "llama-nano"}) {
-    expect_parity(small_run(model), {1, 2, 3});
-  }
+  expect_parity(small_run(GetParam()), {1, 2, 3});
 }
 
-TEST(PortableParity, AccumulationClippingAndDropout) {
+TEST(PortableParityCases, AccumulationClippingAndDropout) {
   const ops::PortableOnly scope;
   train::RunConfig config = small_run("gpt2-nano");
   config.accumulation = 3;
@@ -23,7 +25,7 @@ TEST(PortableParity, AccumulationClippingAndDropout) {
   expect_parity(config, {1, 2, 3});
 }
 
-TEST(PortableParity, HalfWidth) {
+TEST(PortableParityCases, HalfWidth) {
   const ops::PortableOnly scope;
   train::RunConfig config = small_run("llama-nano");
   config.options.compute_dtype = config.options.reduce_dtype = DType::kBFloat16;

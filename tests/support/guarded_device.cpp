@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -43,7 +44,7 @@ class Region {
     used_ += size;
     blocks_[data] = size;
     protect(data, size, PROT_READ | PROT_WRITE);
-    std::memset(data, 0xFF, size);
+    std::memset(data, 0xFF, bytes);
     if (open_ == 0) protect(data, size, PROT_NONE);
     return data;
   }
@@ -51,21 +52,20 @@ class Region {
     const std::lock_guard lock(mutex_);
     const auto block = blocks_.find(static_cast<char*>(data));
     madvise(block->first, block->second, MADV_DONTNEED);
-    protect(block->first, block->second, PROT_NONE);
     blocks_.erase(block);
   }
   bool holds(const void* data) const {
     const char* const address = static_cast<const char*>(data);
     return address >= base_ && address < base_ + kRegionBytes;
   }
-  /// Live blocks can be read and written until the same number of close().
+  /// All of it can be read and written until the same number of close().
   void open() {
     const std::lock_guard lock(mutex_);
-    if (open_++ == 0) protect_all(PROT_READ | PROT_WRITE);
+    if (open_++ == 0) protect(base_, used_, PROT_READ | PROT_WRITE);
   }
   void close() {
     const std::lock_guard lock(mutex_);
-    if (--open_ == 0) protect_all(PROT_NONE);
+    if (--open_ == 0) protect(base_, used_, PROT_NONE);
   }
 
  private:
@@ -76,9 +76,6 @@ class Region {
   }
   static void protect(void* data, std::size_t size, int how) {
     SHARDBENCH_CHECK(size == 0 || mprotect(data, size, how) == 0);
-  }
-  void protect_all(int how) {
-    for (const auto& [data, size] : blocks_) protect(data, size, how);
   }
 
   std::mutex mutex_;
@@ -91,6 +88,12 @@ class Region {
 struct Access {
   Access() { Region::instance().open(); }
   ~Access() { Region::instance().close(); }
+};
+
+struct GuardedHooks : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(at::DeviceIndex) const override { return true; }
 };
 
 std::atomic<int> host_reads{0};
@@ -175,6 +178,7 @@ at::Device guarded_device() {
   // Autograd asks which device of LibTorch's is an accelerator.
   static const bool registered = [] {
     c10::register_privateuse1_backend("guarded");
+    at::RegisterPrivateUse1HooksInterface(new GuardedHooks);  // LibTorch keeps it
     return true;
   }();
   return at::Device(kType, registered ? 0 : -1);
