@@ -26,6 +26,7 @@ constexpr int kMostRanks = 64;
 struct CollectivesFlags {
   bench::CollectivesRequest request;
   std::optional<std::int64_t> max_bytes;  ///< the request's default, or -b where that is larger
+  SimdWidth simd = simd_widths().back();
   std::string format = "table";
   std::string out;
   std::map<std::string, std::string> context;
@@ -126,6 +127,7 @@ void check_peers(const CollectivesFlags& flags, const bench::CollectivesRequest&
 }
 
 int collectives_command(const CollectivesFlags& flags, const Program& program) {
+  use_simd_width(flags.simd);
   const bench::CollectivesRequest request = request_of(flags);
   const std::size_t rows = bench::plan_cases(request).size();
   bench::require_memory(request, bench::available_memory());
@@ -250,6 +252,10 @@ void add_how(CLI::App& app, CollectivesFlags& flags, const Program& program) {
                 throw UserError(what.rfind("--", 0) == 0 ? what : "--link: " + what);
               }
             })
+      ->group(group);
+  add_value(app, "--simd", "auto|portable|avx2|avx512", kSimdHelp,
+            [&](const std::string& text) { flags.simd = parse_simd(text); })
+      ->default_str("auto")
       ->group(group);
   add_value(app, "--timeout", "S", "seconds after which a rank that waits gives up",
             [&](const std::string& text) {

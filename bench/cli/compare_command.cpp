@@ -155,6 +155,7 @@ int compare_command(const Flags& flags, const CLI::App& command, const Program& 
     print_list(program, flags.format);
     return kExitDone;
   }
+  use_simd_width(flags.simd);
   bench::Request request = make_request(flags, program.registry, program.executable);
   resolve_backend(request, program);
   validate_all(request, program, !flags.dry_run);

@@ -341,6 +341,10 @@ void add_measurement_flags(CLI::App& app, Flags& flags) {
             [&](std::int64_t n) { flags.threads = static_cast<int>(n); })
       ->default_str("1")
       ->group(group);
+  add_value(app, "--simd", "auto|portable|avx2|avx512", kSimdHelp,
+            [&](const std::string& text) { flags.simd = parse_simd(text); })
+      ->default_str("auto")
+      ->group(group);
   add_value(app, "--timeout", "S", "seconds after which a rank that waits gives up",
             [&](const std::string& text) {
               flags.timeout_s = parse_real("--timeout", text, 0, 1e6, true);

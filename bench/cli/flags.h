@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/compare/request.h"
+#include "common/core/simd.h"
 #include "common/train/registry.h"
 
 namespace shardbench::cli {
@@ -53,6 +54,7 @@ struct Flags {
   bool deterministic = false;
   std::optional<ops::TuneMode> autotune;  ///< on, or fixed when deterministic
   int threads = 1;
+  SimdWidth simd = simd_widths().back();
   double timeout_s = 300;
   std::optional<train::Injection> inject;
   // Output.

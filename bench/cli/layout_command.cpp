@@ -24,7 +24,7 @@ nlohmann::ordered_json document_of(const bench::LayoutReport& report, const Flag
   bench::Request request;  // what the context says of machine and program
   request.worlds = flags.worlds;
   nlohmann::ordered_json context = bench::context_json(request, document_context(flags, program));
-  for (const char* key : {"backend", "threads_per_rank", "seed", "deterministic"}) {
+  for (const char* key : {"backend", "threads_per_rank", "simd", "seed", "deterministic"}) {
     context.erase(key);  // nothing is run
   }
   return {

@@ -134,6 +134,18 @@ void add_note(std::map<std::string, std::string>& notes, const std::vector<std::
   }
 }
 
+SimdWidth parse_simd(const std::string& text, const std::vector<SimdWidth>& widths) {
+  parse_choice("--simd", text, {"auto", "portable", "avx2", "avx512"});
+  std::vector<std::string> names = {"auto"};
+  for (const SimdWidth width : widths) {
+    if (name_of(width) == text) return width;
+    names.emplace_back(name_of(width));
+  }
+  if (text == "auto") return widths.back();
+  throw UserError::format("--simd {}: this CPU does not have it; choose from {}", text,
+                          join(names));
+}
+
 std::string parse_backend(const std::string& text) {
   return parse_choice("--backend", text, {"auto", "shm", "mpi", "nccl"});
 }

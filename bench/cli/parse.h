@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/core/simd.h"
+
 namespace shardbench::cli {
 
 /// Values of flags. `flag` is the name that messages start with. All throw UserError in one line
@@ -37,6 +39,11 @@ void add_note(std::map<std::string, std::string>& notes, const std::vector<std::
 
 /// `--backend`, the same in every command.
 std::string parse_backend(const std::string& text);
+/// `--simd`, the same in every command: one of the widths that this CPU has, "auto" the widest.
+SimdWidth parse_simd(const std::string& text, const std::vector<SimdWidth>& widths = simd_widths());
+inline constexpr const char* kSimdHelp =
+    "vector instructions of reductions, copies and optimizers: auto (the widest that this CPU has) "
+    "or one width, to compare; the bits do not depend on it";
 inline constexpr const char* kBackendHelp =
     "what moves bytes: auto, shm (shared memory), mpi or nccl (started by mpirun or torchrun)";
 

@@ -75,6 +75,7 @@ int run_command(const RunFlags& flags, const Program& program) {
     print_list(program, flags.common.format);
     return kExitDone;
   }
+  use_simd_width(flags.common.simd);
   bench::Request request = run_request(flags, program);
   validate_all(request, program, !flags.common.dry_run);
   train::RunConfig config =

@@ -14,6 +14,7 @@
 #include "common/core/build_info.h"
 #include "common/core/dtype.h"
 #include "common/core/machine_info.h"
+#include "common/core/simd.h"
 #include "common/models/model_file.h"
 
 namespace shardbench::bench {
@@ -97,6 +98,7 @@ json context_json(const Request& request, const DocumentContext& context) {
               {"backend", backend_of(request, request.worlds == std::vector<int>{1} ? 1 : 2)},
               {"world_size", request.worlds},
               {"threads_per_rank", base.threads},
+              {"simd", name_of(simd_width())},
               {"args", context.args},
               {"env", environment()},
               {"seed", base.seed},

@@ -70,7 +70,7 @@ std::vector<std::string> differences_of(const ResultFile& before, const ResultFi
   std::vector<std::string> differences;
   for (const char* key : {"host_name", "cpu_model", "num_cpus", "memory_bytes", "kernel", "version",
                           "git_sha", "build_type", "compiler", "torch_version", "device", "backend",
-                          "threads_per_rank", "env", "seed", "deterministic", "link"}) {
+                          "threads_per_rank", "simd", "env", "seed", "deterministic", "link"}) {
     compare_keys(std::string("context.") + key, before.context.value(key, json()),
                  after.context.value(key, json()), differences);
   }

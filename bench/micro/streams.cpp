@@ -52,18 +52,10 @@ inline void streamed(float* const* to, const float* const* from, std::int64_t co
 #endif
 }
 
-#define SHARDBENCH_BARE(sources, targets)                                                         \
-  SHARDBENCH_CLONES void cached_##sources##_##targets(float* const* to, const float* const* from, \
-                                                      std::int64_t count) {                       \
-    cached<sources, targets>(to, from, count);                                                    \
-  }
-SHARDBENCH_BARE(2, 1)
-SHARDBENCH_BARE(2, 2)
-SHARDBENCH_BARE(3, 1)
-SHARDBENCH_BARE(3, 3)
-SHARDBENCH_BARE(4, 1)
-SHARDBENCH_BARE(4, 4)
-#undef SHARDBENCH_BARE
+template <int kSources, int kTargets>
+void cached_simd(float* const* to, const float* const* from, std::int64_t count) {
+  run_simd<cached<kSources, kTargets>>(to, from, count);
+}
 
 }  // namespace
 
@@ -88,9 +80,9 @@ void bare_sum(std::span<float* const> to, std::span<const float* const> from, st
     Kernel cached, streamed;
   };
   static constexpr Choice kChoices[] = {
-      {2, 1, cached_2_1, streamed<2, 1>}, {2, 2, cached_2_2, streamed<2, 2>},
-      {3, 1, cached_3_1, streamed<3, 1>}, {3, 3, cached_3_3, streamed<3, 3>},
-      {4, 1, cached_4_1, streamed<4, 1>}, {4, 4, cached_4_4, streamed<4, 4>}};
+      {2, 1, cached_simd<2, 1>, streamed<2, 1>}, {2, 2, cached_simd<2, 2>, streamed<2, 2>},
+      {3, 1, cached_simd<3, 1>, streamed<3, 1>}, {3, 3, cached_simd<3, 3>, streamed<3, 3>},
+      {4, 1, cached_simd<4, 1>, streamed<4, 1>}, {4, 4, cached_simd<4, 4>, streamed<4, 4>}};
   for (const Choice& choice : kChoices) {
     if (choice.sources != from.size() || choice.targets != to.size()) continue;
     (stores == Stores::kStreamed ? choice.streamed : choice.cached)(to.data(), from.data(), count);

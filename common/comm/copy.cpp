@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "common/core/simd.h"
 #endif
 
 namespace shardbench::comm {
@@ -84,16 +86,15 @@ void copy_with(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-std::vector<StreamedCopy> streamed_copies() {
-  std::vector<StreamedCopy> copies = {{"sse", copy_with<copy_sse>}};
-  if (__builtin_cpu_supports("avx")) copies.push_back({"avx", copy_with<copy_avx>});
-  if (__builtin_cpu_supports("avx512f")) copies.push_back({"avx512", copy_with<copy_avx512>});
-  return copies;
-}
-
 void copy_streamed(std::byte* to, const std::byte* from, std::size_t bytes) {
-  static const auto copy = streamed_copies().back().copy;
-  copy(to, from, bytes);
+  switch (simd_width()) {
+    case SimdWidth::kPortable:
+      return copy_with<copy_sse>(to, from, bytes);
+    case SimdWidth::kAvx2:
+      return copy_with<copy_avx>(to, from, bytes);
+    case SimdWidth::kAvx512:
+      return copy_with<copy_avx512>(to, from, bytes);
+  }
 }
 
 #else
@@ -101,8 +102,6 @@ void copy_streamed(std::byte* to, const std::byte* from, std::size_t bytes) {
 void copy_streamed(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
-
-std::vector<StreamedCopy> streamed_copies() { return {{"memcpy", copy_streamed}}; }
 
 #endif
 

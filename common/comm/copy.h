@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <string_view>
-#include <vector>
 
 namespace shardbench::comm {
 
@@ -14,16 +12,9 @@ inline constexpr std::size_t kStreamedPayloadBytes = std::size_t{12} << 20;
 /// Parts below this one are copied in the ordinary way whatever the payload.
 inline constexpr std::size_t kStreamedPartBytes = std::size_t{64} << 10;
 
-/// memcpy with stores that do not fill the caches, from four places at a time; ordered before later
-/// stores of this thread. The ranges must not overlap.
+/// memcpy with stores that do not fill the caches, of simd_width(), from four places at a time;
+/// ordered before later stores of this thread. The ranges must not overlap.
 void copy_streamed(std::byte* to, const std::byte* from, std::size_t bytes);
-
-/// The ways to do so that this CPU has, the one that is used last. For tests.
-struct StreamedCopy {
-  std::string_view name;
-  void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes);
-};
-std::vector<StreamedCopy> streamed_copies();
 
 /// One part of a call with this payload. The ranges must not overlap.
 inline void copy_part(std::byte* to, const std::byte* from, std::size_t bytes,

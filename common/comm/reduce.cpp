@@ -158,22 +158,15 @@ template <typename Type, bool kMaximum>
   }
 }
 
-#define SHARDBENCH_KERNEL(name, Type, maximum)                                                \
-  SHARDBENCH_CLONES void name(Sources sources, Destinations destinations, std::int64_t count, \
-                              Sum<Type> scale, bool accumulate) {                             \
-    reduce_all<Type, maximum>(sources, destinations, count, scale, accumulate);               \
+template <typename Type>
+void reduce_as(bool maximum, Sources sources, Destinations destinations, std::int64_t count,
+               Sum<Type> scale, bool accumulate) {
+  if (maximum) {
+    run_simd<reduce_all<Type, true>>(sources, destinations, count, scale, accumulate);
+  } else {
+    run_simd<reduce_all<Type, false>>(sources, destinations, count, scale, accumulate);
   }
-SHARDBENCH_KERNEL(sum_fp64, Float64, false)
-SHARDBENCH_KERNEL(max_fp64, Float64, true)
-SHARDBENCH_KERNEL(sum_fp32, Float32, false)
-SHARDBENCH_KERNEL(max_fp32, Float32, true)
-SHARDBENCH_KERNEL(sum_bf16, Brain, false)
-SHARDBENCH_KERNEL(max_bf16, Brain, true)
-SHARDBENCH_KERNEL(sum_fp16, Half, false)
-SHARDBENCH_KERNEL(max_fp16, Half, true)
-SHARDBENCH_KERNEL(sum_int64, Int64, false)
-SHARDBENCH_KERNEL(max_int64, Int64, true)
-#undef SHARDBENCH_KERNEL
+}
 
 std::string_view name_of(ReduceOp op) {
   switch (op) {
@@ -210,20 +203,15 @@ void reduce_elements(DType dtype, ReduceOp op, Sources sources, Destinations des
   const auto scale = static_cast<float>(factor);
   switch (dtype) {
     case DType::kFloat64:
-      (maximum ? max_fp64 : sum_fp64)(sources, destinations, count, factor, accumulate);
-      return;
+      return reduce_as<Float64>(maximum, sources, destinations, count, factor, accumulate);
     case DType::kFloat32:
-      (maximum ? max_fp32 : sum_fp32)(sources, destinations, count, scale, accumulate);
-      return;
+      return reduce_as<Float32>(maximum, sources, destinations, count, scale, accumulate);
     case DType::kBFloat16:
-      (maximum ? max_bf16 : sum_bf16)(sources, destinations, count, scale, accumulate);
-      return;
+      return reduce_as<Brain>(maximum, sources, destinations, count, scale, accumulate);
     case DType::kFloat16:
-      (maximum ? max_fp16 : sum_fp16)(sources, destinations, count, scale, accumulate);
-      return;
+      return reduce_as<Half>(maximum, sources, destinations, count, scale, accumulate);
     case DType::kInt64:
-      (maximum ? max_int64 : sum_int64)(sources, destinations, count, 1, accumulate);
-      return;
+      return reduce_as<Int64>(maximum, sources, destinations, count, 1, accumulate);
     case DType::kUInt8:
       return;
   }

@@ -61,8 +61,8 @@ Stream stream_of(std::uint64_t key, std::uint64_t block) {
       static_cast<std::uint32_t>(key >> 32) ^ mix(static_cast<std::uint32_t>(block) + 0x85EBCA6Bu)};
 }
 
-SHARDBENCH_CLONES
-void fill_normal(Stream stream, std::uint32_t first, std::int64_t count, float scale, float* out) {
+[[gnu::always_inline]] inline void fill_normal(Stream stream, std::uint32_t first,
+                                               std::int64_t count, float scale, float* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t index = first + static_cast<std::uint32_t>(i);
     const float u = uniform(mix(index ^ stream.low));
@@ -71,8 +71,8 @@ void fill_normal(Stream stream, std::uint32_t first, std::int64_t count, float s
   }
 }
 
-SHARDBENCH_CLONES
-void fill_uniform(Stream stream, std::uint32_t first, std::int64_t count, float bound, float* out) {
+[[gnu::always_inline]] inline void fill_uniform(Stream stream, std::uint32_t first,
+                                                std::int64_t count, float bound, float* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t index = first + static_cast<std::uint32_t>(i);
     out[i] = bound * (2.0f * uniform(mix(index ^ stream.low)) - 1.0f);
@@ -110,9 +110,9 @@ void initialize(const Parameter& parameter, std::uint64_t seed, std::int64_t beg
     const Stream stream = stream_of(key, static_cast<std::uint64_t>(begin / kBlock));
     const auto first = static_cast<std::uint32_t>(begin % kBlock);
     if (parameter.init().kind == Init::Kind::kNormal) {
-      fill_normal(stream, first, in_block, scale, out);
+      run_simd<fill_normal>(stream, first, in_block, scale, out);
     } else {
-      fill_uniform(stream, first, in_block, scale, out);
+      run_simd<fill_uniform>(stream, first, in_block, scale, out);
     }
     begin += in_block;
     out += in_block;

@@ -6,11 +6,13 @@
 #include "common/core/simd.h"
 
 namespace shardbench::optim {
+namespace {
 
-SHARDBENCH_CLONES
-void adamw(const AdamWStep& step, std::int64_t count, const float* __restrict gradient,
-           float* __restrict value, float* __restrict first_moment,
-           float* __restrict second_moment) {
+[[gnu::always_inline]] inline void adamw_loop(const AdamWStep& step, std::int64_t count,
+                                              const float* __restrict gradient,
+                                              float* __restrict value,
+                                              float* __restrict first_moment,
+                                              float* __restrict second_moment) {
   const AdamWStep s = step;
   const float decay = 1.0f - s.lr * s.weight_decay;
   const float take1 = 1.0f - s.beta1;
@@ -26,9 +28,10 @@ void adamw(const AdamWStep& step, std::int64_t count, const float* __restrict gr
   }
 }
 
-SHARDBENCH_CLONES
-void sgd(const SgdStep& step, std::int64_t count, const float* __restrict gradient,
-         float* __restrict value, float* __restrict momentum_buffer) {
+[[gnu::always_inline]] inline void sgd_loop(const SgdStep& step, std::int64_t count,
+                                            const float* __restrict gradient,
+                                            float* __restrict value,
+                                            float* __restrict momentum_buffer) {
   const SgdStep s = step;
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * s.gradient_scale + s.weight_decay * value[i];
@@ -38,8 +41,7 @@ void sgd(const SgdStep& step, std::int64_t count, const float* __restrict gradie
   }
 }
 
-SHARDBENCH_CLONES
-bool all_finite(const float* values, std::int64_t count) {
+[[gnu::always_inline]] inline bool all_finite_loop(const float* values, std::int64_t count) {
   constexpr std::uint32_t kExponent = 0x7f800000u;
   std::uint32_t any = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -48,8 +50,7 @@ bool all_finite(const float* values, std::int64_t count) {
   return any == 0;
 }
 
-SHARDBENCH_CLONES
-double sum_of_squares(const float* values, std::int64_t count) {
+[[gnu::always_inline]] inline double sum_of_squares_loop(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   double lanes[kLanes] = {};
   std::int64_t i = 0;
@@ -67,6 +68,26 @@ double sum_of_squares(const float* values, std::int64_t count) {
     for (std::int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
   }
   return lanes[0];
+}
+
+}  // namespace
+
+void adamw(const AdamWStep& step, std::int64_t count, const float* gradient, float* value,
+           float* first_moment, float* second_moment) {
+  run_simd<adamw_loop>(step, count, gradient, value, first_moment, second_moment);
+}
+
+void sgd(const SgdStep& step, std::int64_t count, const float* gradient, float* value,
+         float* momentum_buffer) {
+  run_simd<sgd_loop>(step, count, gradient, value, momentum_buffer);
+}
+
+bool all_finite(const float* values, std::int64_t count) {
+  return run_simd<all_finite_loop>(values, count);
+}
+
+double sum_of_squares(const float* values, std::int64_t count) {
+  return run_simd<sum_of_squares_loop>(values, count);
 }
 
 }  // namespace shardbench::optim

@@ -6,8 +6,10 @@
 
 namespace shardbench::train {
 
-SHARDBENCH_CLONES
-std::uint64_t digest(const float* values, std::int64_t begin, std::int64_t count) {
+namespace {
+
+[[gnu::always_inline]] inline std::uint64_t digest_loop(const float* values, std::int64_t begin,
+                                                        std::int64_t count) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<std::uint64_t>(begin + i);
@@ -16,6 +18,12 @@ std::uint64_t digest(const float* values, std::int64_t begin, std::int64_t count
     sum += x ^ (x >> 27);
   }
   return sum;
+}
+
+}  // namespace
+
+std::uint64_t digest(const float* values, std::int64_t begin, std::int64_t count) {
+  return run_simd<digest_loop>(values, begin, count);
 }
 
 std::uint64_t fold(std::uint64_t hash, std::uint64_t next) {

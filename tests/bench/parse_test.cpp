@@ -86,5 +86,20 @@ TEST(ParsePair, SplitsAtTheFirstEqualSign) {
   EXPECT_THROW(parse_pair("--c", "k"), UserError);
 }
 
+TEST(ParseSimd, TakesWhatTheCpuHasAndRefusesTheRestByName) {
+  const std::vector<SimdWidth> older = {SimdWidth::kPortable, SimdWidth::kAvx2};
+  EXPECT_EQ(parse_simd("auto", older), SimdWidth::kAvx2);
+  EXPECT_EQ(parse_simd("portable", older), SimdWidth::kPortable);
+  EXPECT_EQ(parse_simd("avx512", {SimdWidth::kPortable, SimdWidth::kAvx512}), SimdWidth::kAvx512);
+  try {
+    parse_simd("avx512", older);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--simd avx512: this CPU does not have it; choose from auto, portable, avx2");
+  }
+  EXPECT_THROW(parse_simd("sse", older), UserError);
+}
+
 }  // namespace
 }  // namespace shardbench::cli

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/support/simd.h"
+
 namespace shardbench::comm {
 namespace {
 
@@ -21,14 +23,15 @@ TEST(CopyStreamed, EveryByteAndNoOther) {
   for (const std::size_t to_shift : {0u, 1u, 16u, 63u, 64u}) {
     for (const std::size_t from_shift : {0u, 3u, 64u}) {
       for (const std::size_t bytes : {0u, 1u, 63u, 64u, 511u, 512u, 2048u, 2049u, 4100u, 9'999u}) {
-        for (const StreamedCopy& way : streamed_copies()) {
+        for (const SimdWidth width : simd_widths()) {
+          const testing::WithSimdWidth in_use(width);
           std::vector<std::byte> target(bytes + 2 * kMargin, std::byte{0xee});
-          way.copy(target.data() + to_shift, source.data() + from_shift, bytes);
+          copy_streamed(target.data() + to_shift, source.data() + from_shift, bytes);
           for (std::size_t i = 0; i < target.size(); ++i) {
             const bool inside = i >= to_shift && i < to_shift + bytes;
             ASSERT_EQ(target[i], inside ? source[i - to_shift + from_shift] : std::byte{0xee})
-                << way.name << ": " << bytes << " bytes from +" << from_shift << " to +" << to_shift
-                << ", byte " << i;
+                << name_of(width) << ": " << bytes << " bytes from +" << from_shift << " to +"
+                << to_shift << ", byte " << i;
           }
         }
       }

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "common/core/error.h"
 #include "tests/comm/elements.h"
+#include "tests/support/simd.h"
 
 namespace shardbench::comm {
 namespace {
@@ -61,6 +63,25 @@ TEST(Reduce, WritesAllDestinationsInPlace) {
     ASSERT_EQ(a[i], 7);
     ASSERT_EQ(b[i], 7);
     ASSERT_EQ(c[i], 7);
+  }
+}
+
+TEST(Reduce, EveryWidthGivesTheSameBits) {
+  const auto sources = awkward_sources(5, 1039);
+  std::vector<const void*> pointers;
+  for (const auto& source : sources) pointers.push_back(source.data());
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      std::vector<std::vector<float>> results;
+      for (const SimdWidth width : simd_widths()) {
+        const testing::WithSimdWidth in_use(width);
+        std::vector<float>& result = results.emplace_back(1039, 0.5F);
+        void* const target = result.data();
+        reduce_elements(dtype, op, pointers, {&target, 1}, 1039, /*accumulate=*/true);
+        EXPECT_EQ(std::memcmp(result.data(), results.front().data(), 1039 * sizeof(float)), 0)
+            << name_of(width);
+      }
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include "common/optim/kernels.h"
 #include "common/optim/optimizer.h"
 #include "tests/support/numeric.h"
+#include "tests/support/simd.h"
 
 namespace shardbench::optim {
 namespace {
@@ -54,6 +55,30 @@ TEST(AdamW, EqualsTorchOverTenSteps) {
       theirs.step();
       EXPECT_LT(testing::relative_distance(pair.value, pair.reference), 1e-6) << step;
     }
+  }
+}
+
+TEST(Kernels, EveryWidthGivesTheSameBits) {
+  constexpr std::int64_t kCount = 1037;
+  at::manual_seed(4);
+  const at::Tensor gradient = at::randn({kCount});
+  const at::Tensor start = at::randn({kCount});
+  std::vector<at::Tensor> results;
+  std::vector<double> squares;
+  for (const SimdWidth width : simd_widths()) {
+    const testing::WithSimdWidth in_use(width);
+    const at::Tensor state = at::stack({start, start * 0.1, start * start, start, start * 0.3});
+    const auto row = [&](std::int64_t i) { return state.mutable_data_ptr<float>() + i * kCount; };
+    const AdamWStep step = {0.01F, 0.1F, 0.9F, 0.95F, 1e-8F, 0.02F, 1.7F, 0.7F};
+    const auto* g = gradient.const_data_ptr<float>();
+    adamw(step, kCount, g, row(0), row(1), row(2));
+    sgd({0.01F, 0.1F, 0.9F, 0.7F}, kCount, g, row(3), row(4));
+    results.push_back(state);
+    squares.push_back(sum_of_squares(g, kCount));
+    EXPECT_FALSE(at::equal(state[0], start));
+    EXPECT_TRUE(at::equal(state, results.front())) << name_of(width);
+    EXPECT_EQ(squares.back(), squares.front()) << name_of(width);
+    EXPECT_TRUE(all_finite(g, kCount));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/core/simd.h"
 #include "tests/cli/program/process.h"
 
 namespace shardbench::cli {
@@ -57,6 +58,18 @@ TEST(CollectivesCommand, JsonHasContextAndRows) {
   EXPECT_EQ(row["size"], 512);
   EXPECT_EQ(row["in_place"]["nwrong"], 0);
   EXPECT_EQ(document["okay"], true);
+}
+
+TEST(CollectivesCommand, EveryWidthIsExactAndNamed) {
+  for (const SimdWidth width : simd_widths()) {
+    const std::string name(name_of(width));
+    const Outcome outcome = run_shardbench(
+        tiny({"--simd", name, "-d", "fp32,bf16", "-o", "avg", "--format", "json", "--quiet"}));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const json document = json::parse(outcome.out);
+    EXPECT_EQ(document["context"]["simd"], name);
+    EXPECT_EQ(document["okay"], true);
+  }
 }
 
 TEST(CollectivesCommand, AWrongElementGivesOneAndTheCount) {

@@ -13,6 +13,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/core/simd.h"
 #include "tests/cli/program/process.h"
 
 namespace shardbench::cli {
@@ -95,6 +96,20 @@ TEST(CompareProgram, TwoDeterministicInvocationsAgree) {
     EXPECT_EQ(first["results"][i]["parameter_hash"], second["results"][i]["parameter_hash"]);
     EXPECT_EQ(first["results"][i]["losses"], second["results"][i]["losses"]);
   }
+}
+
+TEST(CompareProgram, EveryWidthGivesTheSameBits) {
+  std::vector<std::string> hashes;
+  std::vector<std::string> widths = {"auto"};
+  for (const SimdWidth width : simd_widths()) widths.emplace_back(name_of(width));
+  for (const std::string& width : widths) {
+    const json doc = document_of(small_job({"compare", "--deterministic", "--simd", width,
+                                            "--steps", "2", "--warmup", "1", "--quiet"}));
+    ASSERT_EQ(doc["okay"], true) << width;
+    EXPECT_EQ(doc["context"]["simd"], width == "auto" ? widths.back() : width);
+    for (const json& row : doc["results"]) hashes.push_back(row["parameter_hash"]);
+  }
+  EXPECT_EQ(hashes, std::vector<std::string>(hashes.size(), hashes.front()));
 }
 
 TEST(CompareProgram, OptionsKeepTheAnswerRight) {

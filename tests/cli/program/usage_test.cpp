@@ -141,6 +141,8 @@ const std::vector<BadInput>& bad_inputs() {
       {"device_without_a_launcher",
        {"compare", "--device", "cuda", "--backend", "nccl", "--data", "synthetic"},
        {"--backend nccl needs ranks that a launcher starts"}},
+      {"unknown_width", {"compare", "--simd", "sse"}, {"--simd", "portable, avx2, avx512"}},
+      {"unknown_width_of_collectives", {"collectives", "--simd", "512"}, {"--simd", "avx512"}},
       {"bad_injection", {"compare", "--inject", "boom"}, {"--inject", "kill@1,3,backward"}},
       {"injection_beyond_steps",
        {"compare", "--data", "synthetic", "--inject", "throw@1,99,forward"},
