@@ -74,6 +74,7 @@ struct Flags {
 void add_model_flags(CLI::App& app, Flags& flags);
 void add_work_flags(CLI::App& app, Flags& flags);
 void add_precision_flags(CLI::App& app, Flags& flags);      ///< part of the work flags
+void add_dtype_flags(CLI::App& app, Flags& flags);          ///< part of those
 void add_communication_flags(CLI::App& app, Flags& flags);  ///< by add_strategy_flags
 void add_strategy_flags(CLI::App& app, Flags& flags);
 void add_measurement_flags(CLI::App& app, Flags& flags);

@@ -38,7 +38,9 @@ nlohmann::ordered_json document_of(const bench::LayoutReport& report, const Flag
 
 int layout_command(const Flags& flags, const Program& program) {
   const bench::LayoutReport report = bench::make_layout_report(
-      models::shape_of(make_model(flags)), flags.options.units, flags.strategies, flags.worlds);
+      models::shape_of(make_model(flags)),
+      {flags.options.units, flags.options.compute_dtype, flags.options.reduce_dtype},
+      flags.strategies, flags.worlds);
   std::optional<bench::OutputFile> file;
   if (!flags.out.empty()) file.emplace(flags.out);
   const bench::LayoutTable kind = bench::layout_table_kind(flags.table);
@@ -103,6 +105,7 @@ void add_layout(CLI::App& app, const Program& program, Command& chosen) {
             })
       ->default_str("block")
       ->group("Work");
+  add_dtype_flags(*command, *flags);
   add_model_flags(*command, *flags);
   add_layout_output(*command, *flags);
   command->callback([&chosen, &program, flags] {

@@ -3,7 +3,7 @@
 
 namespace shardbench::cli {
 
-void add_precision_flags(CLI::App& app, Flags& flags) {
+void add_dtype_flags(CLI::App& app, Flags& flags) {
   const std::string group = "Work";
   const auto dtype = [&](const std::string& name, DType train::StrategyOptions::*target,
                          const std::string& help) {
@@ -21,6 +21,11 @@ void add_precision_flags(CLI::App& app, Flags& flags) {
         "what operations compute in and weights travel as; masters, gradients that are kept and "
         "optimizer state stay fp32");
   dtype("--reduce-dtype", &train::StrategyOptions::reduce_dtype, "what gradients travel as");
+}
+
+void add_precision_flags(CLI::App& app, Flags& flags) {
+  const std::string group = "Work";
+  add_dtype_flags(app, flags);
   add_value(app, "--loss-scale", "dynamic|X",
             "factor of the loss, for fp16: dynamic (from 65536: half of it after an overflow, "
             "twice after 2000 good steps) or a number",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "common/core/error.h"
 #include "common/core/format.h"
@@ -10,109 +11,37 @@
 namespace shardbench::bench {
 namespace {
 
+using sharding::FormulaKind;
 using sharding::ModelShape;
 using sharding::ParameterShape;
-using sharding::SliceRun;
 
-constexpr std::int64_t kElementBytes = 4;  // master weights, gradients and moments are fp32
-
-std::int64_t aligned(std::int64_t elements) {
-  return (elements + sharding::kPieceElements - 1) / sharding::kPieceElements *
-         sharding::kPieceElements;
+sharding::FormulaInput input_of(const ModelShape& model, const Layout& layout) {
+  sharding::FormulaInput input;
+  input.model = &model;
+  input.units = layout.options.units;
+  input.world_size = layout.world_size;
+  input.compute_dtype = layout.options.compute_dtype;
+  input.reduce_dtype = layout.options.reduce_dtype;
+  input.optimizer_moments = kLayoutMoments;
+  return input;
 }
 
-/// Elements of one rank, and those of them that have gradients; `extent` includes padding.
-struct Share {
-  std::int64_t elements = 0;
-  std::int64_t extent = 0;
-  std::int64_t trainable = 0;
-  std::int64_t trainable_extent = 0;
-
-  void add(std::int64_t count, bool requires_grad, std::int64_t sign = 1) {
-    elements += sign * count;
-    extent += sign * aligned(count);
-    if (!requires_grad) return;
-    trainable += sign * count;
-    trainable_extent += sign * aligned(count);
-  }
-  void add(const Share& other) {
-    elements += other.elements;
-    extent += other.extent;
-    trainable += other.trainable;
-    trainable_extent += other.trainable_extent;
-  }
-};
-
-/// What every rank has of the parameters `which`, by rank.
-template <typename Which>
-std::vector<Share> shares_of(const ModelShape& model, const Which& which, Placing placing,
-                             const std::vector<int>& owner, int world_size) {
-  std::vector<Share> shares(static_cast<std::size_t>(world_size) + 1);
-  for (const std::size_t i : which) {
-    const ParameterShape& parameter = model.parameters[i];
-    switch (placing) {
-      case Placing::kWhole:
-        shares[0].add(parameter.numel(), parameter.requires_grad);
-        break;
-      case Placing::kOwner:
-        shares[static_cast<std::size_t>(owner[i])].add(parameter.numel(), parameter.requires_grad);
-        break;
-      case Placing::kRows:
-        // Steps up and down; summed up below.
-        for (const SliceRun& run : sharding::slice_runs(parameter.rows(), world_size)) {
-          const std::int64_t count = run.count * parameter.row_elements();
-          shares[static_cast<std::size_t>(run.first_rank)].add(count, parameter.requires_grad);
-          shares[static_cast<std::size_t>(run.last_rank) + 1].add(count, parameter.requires_grad,
-                                                                  -1);
-        }
-        break;
-    }
-  }
-  shares.pop_back();
-  if (placing == Placing::kRows) {
-    for (std::size_t r = 1; r < shares.size(); ++r) shares[r].add(shares[r - 1]);
-  } else if (placing == Placing::kWhole) {
-    std::fill(shares.begin() + 1, shares.end(), shares[0]);
-  }
-  return shares;
-}
-
-/// Bytes by rank of the parameters `which`.
-template <typename Which>
-std::vector<RankBytes> bytes_of(const ModelShape& model, const Which& which,
-                                const Placement& placement, const std::vector<int>& owner,
-                                int world_size) {
-  std::vector<RankBytes> ranks(static_cast<std::size_t>(world_size));
-  for (const Placing placing : {Placing::kWhole, Placing::kOwner, Placing::kRows}) {
-    const bool param = placement.param == placing;
-    const bool grad = placement.grad == placing;
-    const std::int64_t moments = placement.optimizer == placing ? kLayoutMoments : 0;
-    if (!param && !grad && moments == 0) continue;
-    const std::vector<Share> shares = shares_of(model, which, placing, owner, world_size);
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const Share& share = shares[r];
-      const std::int64_t padding = share.trainable_extent - share.trainable;
-      if (param) {
-        ranks[r].param = share.elements * kElementBytes;
-        ranks[r].padding += (share.extent - share.elements) * kElementBytes;
-      }
-      if (grad) {
-        ranks[r].grad = share.trainable * kElementBytes;
-        ranks[r].padding += padding * kElementBytes;
-      }
-      if (moments > 0) {
-        ranks[r].optimizer = moments * share.trainable * kElementBytes;
-        ranks[r].padding += moments * padding * kElementBytes;
-      }
-    }
-  }
-  return ranks;
-}
-
-std::vector<std::size_t> all_parameters(const ModelShape& model) {
-  std::vector<std::size_t> all(model.parameters.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+std::vector<int> all_parameters(const ModelShape& model) {
+  std::vector<int> all(model.parameters.size());
+  std::iota(all.begin(), all.end(), 0);
   return all;
+}
+
+/// Bytes that every rank sends in one step.
+std::vector<std::int64_t> sent_by_rank(const ModelShape& model, const Layout& layout) {
+  const sharding::FormulaInput input = input_of(model, layout);
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(layout.world_size), 0);
+  for (int rank = 0; rank < layout.world_size; ++rank) {
+    for (const auto& entry : formula_traffic(layout.placement.formula, input, rank)) {
+      sent[static_cast<std::size_t>(rank)] += entry.algo_bytes;
+    }
+  }
+  return sent;
 }
 
 /// Bytes of what the placement spreads: to see which ranks keep nothing of it.
@@ -152,11 +81,11 @@ Placing Placement::sharded() const { return optimizer; }
 const std::vector<Placement>& placements() {
   // Each keeps at least as much sharded as the one before; the optimizer's state comes first.
   static const std::vector<Placement> kPlacements = {
-      {"ddp", Placing::kWhole, Placing::kWhole, Placing::kWhole},
-      {"zero1", Placing::kWhole, Placing::kWhole, Placing::kOwner},
-      {"zero2", Placing::kWhole, Placing::kOwner, Placing::kOwner},
-      {"zero3", Placing::kOwner, Placing::kOwner, Placing::kOwner},
-      {"fsdp", Placing::kRows, Placing::kRows, Placing::kRows}};
+      {"ddp", FormulaKind::kDdp, Placing::kWhole, Placing::kWhole, Placing::kWhole},
+      {"zero1", FormulaKind::kZero1, Placing::kWhole, Placing::kWhole, Placing::kOwner},
+      {"zero2", FormulaKind::kZero2, Placing::kWhole, Placing::kOwner, Placing::kOwner},
+      {"zero3", FormulaKind::kZero3, Placing::kOwner, Placing::kOwner, Placing::kOwner},
+      {"fsdp", FormulaKind::kFsdp, Placing::kRows, Placing::kRows, Placing::kRows}};
   return kPlacements;
 }
 
@@ -171,6 +100,10 @@ const Placement& placement_of(const std::string& strategy) {
 }
 
 double Layout::balance() const { return over_mean(max_bytes, mean_bytes); }
+double Layout::mean_sent_bytes() const {
+  if (sent_bytes.empty()) return 0;
+  return static_cast<double>(std::reduce(sent_bytes.begin(), sent_bytes.end())) / world_size;
+}
 double UnitLayout::balance() const { return over_mean(max_bytes, mean_bytes); }
 
 bool UnitLayout::alike(const UnitLayout& other) const {
@@ -179,15 +112,19 @@ bool UnitLayout::alike(const UnitLayout& other) const {
          mean_bytes == other.mean_bytes && gathers == other.gathers && scatters == other.scatters;
 }
 
-Layout plan_layout(const ModelShape& model, const std::string& strategy, int world_size) {
+Layout plan_layout(const ModelShape& model, const std::string& strategy, int world_size,
+                   const LayoutOptions& options) {
   SHARDBENCH_CHECK(world_size >= 1 && world_size <= kMostLayoutRanks, "{} ranks", world_size);
   Layout layout;
   layout.placement = placement_of(strategy);
   layout.world_size = world_size;
+  layout.options = options;
   if (layout.placement.sharded() == Placing::kOwner) {
     layout.owner = sharding::partition_owners(model, world_size);
   }
-  layout.ranks = bytes_of(model, all_parameters(model), layout.placement, layout.owner, world_size);
+  layout.ranks = formula_memory_by_rank(layout.placement.formula, input_of(model, layout),
+                                        all_parameters(model));
+  if (world_size <= kMostLayoutTrafficRanks) layout.sent_bytes = sent_by_rank(model, layout);
   summarise(layout);
   return layout;
 }
@@ -200,10 +137,9 @@ std::vector<UnitLayout> unit_layouts(const ModelShape& model, const Layout& layo
     UnitLayout row;
     row.name = unit.name;
     row.tensors = static_cast<int>(unit.parameters.size());
-    const std::vector<std::size_t> which(unit.parameters.begin(), unit.parameters.end());
     std::int64_t total = 0;
     for (const RankBytes& rank :
-         bytes_of(model, which, placement, layout.owner, layout.world_size)) {
+         formula_memory_by_rank(placement.formula, input_of(model, layout), unit.parameters)) {
       row.max_bytes = std::max(row.max_bytes, rank.persistent());
       row.padding_bytes += rank.padding;
       total += rank.persistent();
@@ -213,7 +149,8 @@ std::vector<UnitLayout> unit_layouts(const ModelShape& model, const Layout& layo
     // Owners of something, and of something that has gradients: each is one call.
     std::map<int, bool> owners;
     bool trainable = false;
-    for (const std::size_t i : which) {
+    for (const int p : unit.parameters) {
+      const auto i = static_cast<std::size_t>(p);
       const ParameterShape& parameter = model.parameters[i];
       row.elements += parameter.numel();
       trainable = trainable || parameter.requires_grad;

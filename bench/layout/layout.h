@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/sharding/formulas.h"
 #include "common/sharding/layout.h"
 #include "common/sharding/model_shape.h"
 #include "common/sharding/unit_plan.h"
@@ -17,6 +18,7 @@ enum class Placing { kWhole, kOwner, kRows };
 /// What a strategy does with each kind of state.
 struct Placement {
   std::string strategy;
+  sharding::FormulaKind formula{};
   Placing param = Placing::kWhole;
   Placing grad = Placing::kWhole;
   Placing optimizer = Placing::kWhole;
@@ -30,29 +32,33 @@ const std::vector<Placement>& placements();
 /// Throws UserError naming the known strategies.
 const Placement& placement_of(const std::string& strategy);
 
-/// Moments that AdamW keeps per parameter; layouts are those of fp32 training with AdamW.
+/// Moments that AdamW keeps per parameter; layouts are those of training with AdamW.
 inline constexpr int kLayoutMoments = 2;
 /// Largest world size of a layout: nothing is run, so it may be more than one machine can hold.
 inline constexpr int kMostLayoutRanks = 1024;
 
-/// Persistent bytes of one rank. Padding (pieces start on 64 bytes) stands apart, as in
-/// sharding::FormulaMemory, with which this agrees.
-struct RankBytes {
-  std::int64_t param = 0;
-  std::int64_t grad = 0;
-  std::int64_t optimizer = 0;
-  std::int64_t padding = 0;  ///< over the three together
-  std::int64_t persistent() const { return param + grad + optimizer; }
+/// Largest world size whose messages are added up: time grows with the square of the ranks.
+inline constexpr int kMostLayoutTrafficRanks = 64;
 
-  friend bool operator==(const RankBytes&, const RankBytes&) = default;
+/// Persistent bytes of one rank.
+using RankBytes = sharding::FormulaMemory;
+
+/// What the bytes of a layout depend on, beside model, strategy and world size.
+struct LayoutOptions {
+  sharding::UnitPolicy units;
+  DType compute_dtype = DType::kFloat32;  ///< of weights while they are used, and as they travel
+  DType reduce_dtype = DType::kFloat32;   ///< of gradients as they travel
 };
 
 /// One strategy at one world size.
 struct Layout {
   Placement placement;
   int world_size = 1;
+  LayoutOptions options;
   std::vector<int> owner;        ///< by parameter; empty unless something lies at owners
   std::vector<RankBytes> ranks;  ///< by rank
+  /// By rank, what it sends in one step of one micro-batch; empty above kMostLayoutTrafficRanks.
+  std::vector<std::int64_t> sent_bytes;
   // Over ranks.
   std::int64_t min_bytes = 0;
   std::int64_t max_bytes = 0;
@@ -63,12 +69,15 @@ struct Layout {
 
   /// Fullest rank over mean; 1 for a model without elements.
   double balance() const;
+  /// 0 where they are not known.
+  double mean_sent_bytes() const;
 };
 
-/// Which rank keeps what, by arithmetic over shapes: time grows with parameters + ranks. Sources
-/// of the rules: sharding::partition_owners and sharding::slice_of. Throws UserError for an unknown
+/// Which rank keeps and sends what: the bytes are those of sharding::formula_memory_by_rank and
+/// formula_traffic. Throws UserError for an unknown
 /// strategy, SHARDBENCH_CHECK for a world size outside 1..kMostLayoutRanks.
-Layout plan_layout(const sharding::ModelShape& model, const std::string& strategy, int world_size);
+Layout plan_layout(const sharding::ModelShape& model, const std::string& strategy, int world_size,
+                   const LayoutOptions& options = {});
 
 /// One unit of a layout: the columns of the units table.
 struct UnitLayout {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "bench/layout/report.h"
@@ -58,6 +59,7 @@ json ranks_json(const Layout& layout) {
                      {"optimizer_bytes", rank.optimizer},
                      {"persistent_bytes", rank.persistent()},
                      {"padding_bytes", rank.padding}});
+    if (!layout.sent_bytes.empty()) ranks.back()["sent_bytes"] = layout.sent_bytes[r];
   }
   return ranks;
 }
@@ -71,6 +73,10 @@ json layout_json(const LayoutReport& report, const Layout& layout, bool details)
               {"fullest_rank", layout.fullest_rank},
               {"ranks_without", layout.ranks_without},
               {"padding_bytes", layout.padding_bytes}};
+  if (!layout.sent_bytes.empty()) {
+    const auto [least, most] = std::ranges::minmax(layout.sent_bytes);
+    out["sent_bytes"] = {{"min", least}, {"mean", layout.mean_sent_bytes()}, {"max", most}};
+  }
   if (!details) return out;
   json units = json::array();
   for (const UnitLayout& unit : unit_layouts(report.model, layout, report.units)) {
@@ -97,9 +103,15 @@ json layout_config_json(const LayoutReport& report) {
                        {"requires_grad", parameter.requires_grad}});
   }
   return {{"model", {{"name", report.model.name}, {"params", report.model.parameter_count()}}},
-          {"units", report.policy.to_string()},
+          {"units", report.options.units.to_string()},
           {"optimizer", {{"name", "adamw"}}},
-          {"recipe", {{"param_dtype", "fp32"}, {"grad_dtype", "fp32"}, {"state_dtype", "fp32"}}},
+          {"recipe",
+           {{"param_dtype", name_of(report.options.compute_dtype)},
+            {"gather_dtype", name_of(report.options.compute_dtype)},
+            {"reduce_dtype", name_of(report.options.reduce_dtype)},
+            {"grad_dtype", "fp32"},
+            {"master_dtype", "fp32"},
+            {"state_dtype", "fp32"}}},
           {"tensors", std::move(tensors)}};
 }
 

@@ -53,27 +53,32 @@ std::vector<int> parse_layout_worlds(const std::string& flag, const std::string&
   return worlds;
 }
 
-LayoutReport make_layout_report(sharding::ModelShape model, const sharding::UnitPolicy& policy,
+LayoutReport make_layout_report(sharding::ModelShape model, const LayoutOptions& options,
                                 const std::vector<std::string>& strategies,
                                 const std::vector<int>& worlds) {
   LayoutReport report;
   report.model = std::move(model);
-  report.policy = policy;
-  report.units = sharding::plan_units(report.model, policy);
+  report.options = options;
+  report.units = sharding::plan_units(report.model, options.units);
   for (const std::string& strategy : strategies) placement_of(strategy);
   for (const int world_size : worlds) {
     for (const std::string& strategy : strategies) {
-      report.layouts.push_back(plan_layout(report.model, strategy, world_size));
+      report.layouts.push_back(plan_layout(report.model, strategy, world_size, options));
     }
   }
   return report;
 }
 
 std::string layout_line(const LayoutReport& report) {
-  return fmt::format("{}: {} params in {} tensors, fp32 AdamW ({} bytes each), units {}",
-                     report.model.name, format_count(report.model.parameter_count()),
-                     report.model.parameters.size(), 4 * (2 + kLayoutMoments),
-                     report.policy.to_string());
+  const LayoutOptions& options = report.options;
+  const std::string precision =
+      options.compute_dtype == DType::kFloat32 && options.reduce_dtype == DType::kFloat32
+          ? fmt::format("fp32 AdamW ({} bytes each)", 4 * (2 + kLayoutMoments))
+          : fmt::format("{} (reduce {}), masters and AdamW fp32", name_of(options.compute_dtype),
+                        name_of(options.reduce_dtype));
+  return fmt::format("{}: {} params in {} tensors, {}, units {}", report.model.name,
+                     format_count(report.model.parameter_count()), report.model.parameters.size(),
+                     precision, options.units.to_string());
 }
 
 const std::vector<std::string>& layout_table_names() {

@@ -13,23 +13,23 @@ namespace shardbench::bench {
 /// Layouts of one model: strategies x world sizes.
 struct LayoutReport {
   sharding::ModelShape model;
-  sharding::UnitPolicy policy;
+  LayoutOptions options;
   std::vector<sharding::UnitShape> units;
   std::vector<Layout> layouts;  ///< world sizes in the order given, strategies within each
 };
 
 /// Throws UserError for unknown strategies and for units that match nothing.
-LayoutReport make_layout_report(sharding::ModelShape model, const sharding::UnitPolicy& policy,
+LayoutReport make_layout_report(sharding::ModelShape model, const LayoutOptions& options,
                                 const std::vector<std::string>& strategies,
                                 const std::vector<int>& worlds);
 
 /// "1,4,16-64": world sizes up to kMostLayoutRanks, ranges included, none twice. Throws UserError.
 std::vector<int> parse_layout_worlds(const std::string& flag, const std::string& text);
 
-/// The line above every table: model, parameters, what a parameter costs, units.
+/// The line above every table: model, parameters, dtypes, what a parameter costs, units.
 std::string layout_line(const LayoutReport& report);
 
-/// One row per layout: bytes per rank, balance, padding, ranks that keep nothing.
+/// One row per layout: bytes per rank, balance, padding, ranks that keep nothing, bytes sent.
 Table layout_summary_table(const std::vector<const Layout*>& layouts);
 /// One row per unit of one layout. With `fold`, neighbours alike but for the name share a row.
 Table layout_units_table(const LayoutReport& report, const Layout& layout, bool fold);

@@ -174,8 +174,12 @@ Table layout_summary_table(const std::vector<const Layout*>& layouts) {
                {"balance,", "max/mean", false, "balance"},
                {"fullest", "rank", false, "fullest_rank"},
                {"ranks with", "nothing", false, "ranks_without"},
-               {"padding,", "KiB", false, "padding_bytes"}});
+               {"padding,", "KiB", false, "padding_bytes"},
+               {"sent/step, MiB", "mean", false, "sent_mean_bytes"},
+               {"sent/step, MiB", "max", false, "sent_max_bytes"}});
   for (const Layout* layout : layouts) {
+    const bool sends = !layout->sent_bytes.empty();
+    const std::int64_t most = sends ? std::ranges::max(layout->sent_bytes) : 0;
     const auto padding = static_cast<double>(layout->padding_bytes);
     table.add_row({layout->placement.strategy, Cell::of(std::int64_t{layout->world_size}),
                    bytes_cell(layout->min_bytes), bytes_cell(layout->mean_bytes),
@@ -185,7 +189,9 @@ Table layout_summary_table(const std::vector<const Layout*>& layouts) {
                               Cell::of(std::int64_t{layout->fullest_rank})),
                    if_applies(layout->placement.sharded() != Placing::kWhole,
                               Cell::of(std::int64_t{layout->ranks_without})),
-                   Cell::of(figures(padding / 1024), padding)});
+                   Cell::of(figures(padding / 1024), padding),
+                   if_applies(sends, bytes_cell(layout->mean_sent_bytes())),
+                   if_applies(sends, bytes_cell(most))});
   }
   return table;
 }

@@ -14,8 +14,6 @@ namespace {
 
 using comm::CollectiveKind;
 
-constexpr std::int64_t kMasterBytes = 4;  // master weights, kept gradients and moments are fp32
-
 std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
 bool has_trainable(const ModelShape& model, const UnitShape& unit) {
@@ -186,26 +184,6 @@ void zero3_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
   }
 }
 
-/// Which weights each rank keeps between steps under this kind.
-std::vector<Range> kept_by(FormulaKind kind, const FormulaInput& input, int rank) {
-  switch (kind) {
-    case FormulaKind::kSingle:
-    case FormulaKind::kDdp:
-    case FormulaKind::kZero1:
-    case FormulaKind::kZero2:
-      return keep_all(*input.model);
-    case FormulaKind::kZero3:
-      return keep_owned(*input.model, partition_owners(*input.model, input.world_size), rank);
-    case FormulaKind::kFsdp:
-      return keep_rows(*input.model, input.world_size, rank);
-  }
-  return {};
-}
-
-bool keeps_whole_weights(FormulaKind kind) {
-  return kind != FormulaKind::kZero3 && kind != FormulaKind::kFsdp;
-}
-
 void check(const FormulaInput& input, int rank) {
   SHARDBENCH_CHECK(input.model != nullptr);
   SHARDBENCH_CHECK(input.world_size >= 1 && rank >= 0 && rank < input.world_size, "rank {} of {}",
@@ -236,51 +214,6 @@ std::vector<FormulaTraffic> formula_traffic(FormulaKind kind, const FormulaInput
       break;
   }
   return ledger.take();
-}
-
-FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int rank) {
-  check(input, rank);
-  const FlatLayout weights = flatten(*input.model, kept_by(kind, input, rank));
-  const bool owners = kind == FormulaKind::kZero1 || kind == FormulaKind::kZero2;
-  const FlatLayout owned =
-      owners ? flatten(*input.model, kept_by(FormulaKind::kZero3, input, rank)) : weights;
-  const FlatLayout& gradients = kind == FormulaKind::kZero1 ? weights : owned;
-  std::int64_t grad_extent = gradients.trainable_extent;
-  if (kind == FormulaKind::kDdp || kind == FormulaKind::kZero1) {
-    grad_extent = 0;
-    for (const Bucket& bucket :
-         plan_buckets(*input.model, input.bucket_cap_mib, input.first_bucket_mib)) {
-      grad_extent += bucket.extent;
-    }
-  }
-  FormulaMemory memory;
-  std::int64_t weight_padding = kMasterBytes * (weights.extent - weights.elements);
-  memory.param = weights.elements * kMasterBytes;
-  if (input.in_place && !keeps_whole_weights(kind)) {
-    // Of the one block that all ranks share, each has its part put down, without the padding.
-    if (input.compute_dtype == DType::kFloat32) {
-      weight_padding = 0;
-    } else {
-      memory.param += weights.elements * bytes_of(input.compute_dtype);
-    }
-  }
-  if (keeps_whole_weights(kind) && input.compute_dtype != DType::kFloat32) {
-    // What operations read, whole, and masters of what the optimizer of this rank steps.
-    const FlatLayout read = flatten(*input.model, keep_all(*input.model), input.compute_dtype);
-    const std::int64_t element = bytes_of(input.compute_dtype);
-    memory.param = read.elements * element + owned.trainable_elements * kMasterBytes;
-    weight_padding = element * (read.extent - read.elements) +
-                     kMasterBytes * (owned.trainable_extent - owned.trainable_elements);
-  }
-  std::int64_t grad_elements = gradients.trainable_elements;
-  if (input.optimizer_in_backward) grad_elements = grad_extent = 0;
-  memory.grad = grad_elements * kMasterBytes;
-  memory.optimizer = input.optimizer_moments * owned.trainable_elements * kMasterBytes;
-  memory.padding =
-      weight_padding + kMasterBytes * (grad_extent - grad_elements +
-                                       input.optimizer_moments *
-                                           (owned.trainable_extent - owned.trainable_elements));
-  return memory;
 }
 
 std::int64_t unsharded_bound_bytes(const FormulaInput& input, int prefetch) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/comm/kind.h"
@@ -46,12 +47,18 @@ struct FormulaMemory {
   std::int64_t optimizer = 0;
   std::int64_t padding = 0;  ///< over the three together
   std::int64_t persistent() const { return param + grad + optimizer; }
+
+  friend bool operator==(const FormulaMemory&, const FormulaMemory&) = default;
 };
 
 /// Entries with at least one call, ordered by phase, then kind. Source: design of each strategy,
 /// its README; factors as in nccl-tests doc/PERFORMANCE.md.
 std::vector<FormulaTraffic> formula_traffic(FormulaKind kind, const FormulaInput& input, int rank);
 FormulaMemory formula_memory(FormulaKind kind, const FormulaInput& input, int rank);
+/// The same of every rank, by rank, and for some of the parameters only, such as a unit's. Time
+/// grows with parameters + ranks.
+std::vector<FormulaMemory> formula_memory_by_rank(FormulaKind kind, const FormulaInput& input,
+                                                  std::span<const int> parameters);
 /// Largest sum of full (unsharded) weights that may live at one moment: the units of the module
 /// being run, those of the modules around it up to the root, and `prefetch` units ahead; all
 /// units where they are kept after forward.

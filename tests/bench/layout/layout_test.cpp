@@ -258,6 +258,48 @@ TEST(Layout, AgreesWithTheFormulas) {
   }
 }
 
+// Every figure by hand: two ranks, a matrix of 3 x 8 and a vector of 5, pieces of 64 bytes.
+TEST(Layout, KeepsAndSendsByDtype) {
+  sharding::ShapeBuilder build("two");
+  build.parameter(build.module("a", "Linear"), "weight", {3, 8});
+  build.parameter(build.module("b", "Linear"), "bias", {5});
+  const ModelShape model = build.model();
+  const LayoutOptions bf16 = {{}, DType::kBFloat16, DType::kFloat32};
+  const LayoutOptions narrow = {{}, DType::kBFloat16, DType::kBFloat16};
+
+  // 29 whole weights in bf16, masters, gradients and two moments in fp32.
+  Layout ddp = plan_layout(model, "ddp", 2, bf16);
+  EXPECT_EQ(ddp.ranks[1].param, 29 * 2 + 29 * 4);
+  EXPECT_EQ(ddp.ranks[1].grad, 29 * 4);
+  EXPECT_EQ(ddp.ranks[1].optimizer, 2 * 29 * 4);
+  // To 64 bytes: 24 bf16 -> 32 and 5 -> 32; in fp32 24 -> 32 and 5 -> 16, four times.
+  EXPECT_EQ(ddp.ranks[1].padding, (8 + 27) * 2 + 4 * (8 + 11) * 4);
+  // Its bucket of 48 elements travels as fp32: S + (W-2)s = S. In bf16: a bucket of as many.
+  EXPECT_EQ(ddp.sent_bytes, (std::vector<std::int64_t>{48 * 4, 48 * 4}));
+  EXPECT_EQ(plan_layout(model, "ddp", 2, narrow).sent_bytes[0], 48 * 2);
+
+  // zero1: masters at owners. Rank 0 owns the matrix, rank 1 the vector.
+  const Layout zero1 = plan_layout(model, "zero1", 2, bf16);
+  EXPECT_EQ(zero1.ranks[0].param, 29 * 2 + 24 * 4);
+  EXPECT_EQ(zero1.ranks[1].param, 29 * 2 + 5 * 4);
+  // Reduces what the other owns in fp32, broadcasts its own in bf16.
+  EXPECT_EQ(zero1.sent_bytes, (std::vector<std::int64_t>{5 * 4 + 24 * 2, 24 * 4 + 5 * 2}));
+
+  // fsdp keeps no copy in bf16: rows 0-1 and 0-2, rows 2 and 3-4.
+  const Layout fsdp = plan_layout(model, "fsdp", 2, narrow);
+  EXPECT_EQ(fsdp.ranks[0].param, (16 + 3) * 4);
+  EXPECT_EQ(fsdp.ranks[1].param, (8 + 2) * 4);
+  // Two gathers of its own part, one scatter of the other's, all in bf16.
+  EXPECT_EQ(fsdp.sent_bytes, (std::vector<std::int64_t>{2 * 19 * 2 + 10 * 2, 2 * 10 * 2 + 19 * 2}));
+  EXPECT_DOUBLE_EQ(fsdp.mean_sent_bytes(), 87);
+}
+
+TEST(Layout, MessagesAreAddedUpForWorldsThatCompareTakes) {
+  const ModelShape model = model_named("gpt2-nano");
+  EXPECT_EQ(plan_layout(model, "zero3", kMostLayoutTrafficRanks).sent_bytes.size(), 64u);
+  EXPECT_TRUE(plan_layout(model, "zero3", kMostLayoutTrafficRanks + 1).sent_bytes.empty());
+}
+
 TEST(Layout, KnownFigures) {
   const ModelShape gpt2 = model_named("gpt2");
   const Layout ddp = plan_layout(gpt2, "ddp", 8);

@@ -76,6 +76,21 @@ TEST(LayoutText, FiveRowsOverFourRanks) {
   EXPECT_THAT(full, HasSubstr("b.weight: 0 - x3"));
 }
 
+TEST(LayoutText, SaysTheDtypesAndWhatIsSent) {
+  const LayoutReport report =
+      make_layout_report(five_rows(), {{}, DType::kBFloat16, DType::kFloat32}, {"fsdp"}, {2, 128});
+  EXPECT_THAT(layout_line(report), HasSubstr("bf16 (reduce fp32), masters and AdamW fp32"));
+  const nlohmann::ordered_json config = layout_config_json(report);
+  EXPECT_EQ(config["recipe"]["param_dtype"], "bf16");
+  EXPECT_EQ(config["recipe"]["reduce_dtype"], "fp32");
+  const nlohmann::ordered_json layouts = layouts_json(report, true);
+  // Rows 0-2 and the one row of b, then rows 3-4: gathered twice in bf16, the rest reduced in fp32.
+  EXPECT_EQ(layouts[0]["per_rank"][0]["sent_bytes"], 2 * 40 * 2 + 16 * 4);
+  EXPECT_EQ(layouts[0]["per_rank"][1]["sent_bytes"], 2 * 16 * 2 + 40 * 4);
+  EXPECT_EQ(layouts[0]["sent_bytes"]["mean"], 224);
+  EXPECT_FALSE(layouts[1].contains("sent_bytes"));
+}
+
 TEST(LayoutText, OwnersAndWhyTheyAreUneven) {
   const std::string text =
       layout_text(report_of(five_rows(), {"zero3", "ddp"}, {2}), LayoutTable::kBrief);

@@ -56,6 +56,27 @@ TEST(LayoutCommand, JsonOnStdoutAndInTheFileAreTheSame) {
   EXPECT_EQ(document["okay"], true);
 }
 
+TEST(LayoutCommand, SaysWhatComparePredicts) {
+  const std::vector<std::string> dtypes = {"--dtype", "bf16", "--reduce-dtype", "bf16"};
+  std::vector<std::string> layout = {"layout", "--strategy", "zero1,fsdp", "--format", "json"};
+  std::vector<std::string> plan = {"compare",  "--dry-run", "--strategy", "zero1,fsdp",
+                                   "--format", "json",      "--data",     "synthetic"};
+  for (auto* command : {&layout, &plan}) {
+    command->insert(command->end(), dtypes.begin(), dtypes.end());
+  }
+  const json layouts = json::parse(run_shardbench(layout).out)["layouts"];
+  const json rows = json::parse(run_shardbench(plan).out)["jobs"];
+  ASSERT_EQ(layouts.size(), 2u);
+  ASSERT_EQ(rows.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    constexpr double kMib = 1024 * 1024;
+    EXPECT_NEAR(layouts[i]["persistent_bytes"]["max"].get<double>() / kMib,
+                rows[i]["states_mib"].get<double>(), 1e-6);
+    EXPECT_NEAR(layouts[i]["sent_bytes"]["mean"].get<double>() / kMib,
+                rows[i]["sent_mib"].get<double>(), 1e-6);
+  }
+}
+
 TEST(LayoutCommand, MarkdownAndFullTable) {
   Outcome outcome =
       run_shardbench({"layout", "--world", "2", "--format", "md", "--table", "units"});
