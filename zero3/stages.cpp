@@ -82,6 +82,10 @@ void Zero2::values_changed() {
 }
 // [/hooks]
 
+void Zero2::add_rows(Parameter& parameter, const at::Tensor& indices, const at::Tensor& grad) {
+  gradients_.add_rows(parameter, indices, grad);
+}
+
 void Zero2::allocate() {
   const sharding::ModelShape& shape = model().shape();
   const int world_size = comm().world_size();

@@ -50,6 +50,7 @@ class Zero2 : public train::Strategy {
  protected:
   void allocate() override;
   at::Tensor gradient_view(Parameter& parameter) override;
+  void add_rows(Parameter& parameter, const at::Tensor& indices, const at::Tensor& grad) override;
   void start_step() override;
   void reduce_the_rest() override;
   void values_changed() override;

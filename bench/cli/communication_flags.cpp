@@ -20,6 +20,10 @@ void add_communication_flags(CLI::App& app, Flags& flags) {
       [&](const std::string& text) { flags.options.collectives = train::parse_collectives(text); })
       ->default_str("direct")
       ->group(group);
+  add_switch(app, "--sparse-embedding",
+             "gradients of an untied token embedding travel as token ids and rows, not whole",
+             &flags.options.sparse_embedding)
+      ->group(group);
   add_value(app, "--link-inter", "RATE,LATENCY",
             "with --link and --ranks-per-host: the ports of whole hosts, which every byte between "
             "them crosses once",

@@ -192,6 +192,7 @@ json config_json(const Request& request, const sharding::ModelShape& model) {
               {"timeout_s", base.timeout_s},
               {"comm_thread", base.comm_thread},
               {"tuning", tuning_json(base.tuning)}};
+  if (base.options.sparse_embedding) out["sparse_embedding"] = true;
   if (base.options.optimizer_in_backward) out["optimizer_in_backward"] = true;
   if (base.loss_scale) out["loss_scale"] = base.loss_scale->to_string();
   if (base.inject) out["inject"] = base.inject->text;

@@ -113,6 +113,7 @@ train::RunConfig read_base(const json& config, const json& context) {
   if (config.contains("collectives")) {
     base.options.collectives = train::parse_collectives(config.at("collectives"));
   }
+  base.options.sparse_embedding = config.value("sparse_embedding", false);
   base.options.optimizer_in_backward = config.value("optimizer_in_backward", false);
   base.data = config.value("data", "");
   base.seed = context.value("seed", base.seed);

@@ -60,6 +60,8 @@ sharding::FormulaInput formula_input(const train::RunConfig& config,
   input.compute_dtype = config.options.compute_dtype;
   input.reduce_dtype = config.options.reduce_dtype;
   input.in_place = config.options.collectives == train::CollectiveMode::kInPlace;
+  input.sparse_embedding = config.options.sparse_embedding;
+  input.tokens = config.batch * config.seq;
   input.optimizer_in_backward = config.options.optimizer_in_backward;
   return input;
 }
@@ -131,6 +133,7 @@ std::string context_line(const Request& request, const sharding::ModelShape& mod
   if (base.options.collectives != train::CollectiveMode::kDirect) {
     line += ", collectives " + train::to_string(base.options.collectives);
   }
+  if (base.options.sparse_embedding) line += ", sparse embedding";
   if (base.options.optimizer_in_backward) line += ", optimizer in backward";
   return line;
 }

@@ -14,7 +14,7 @@ namespace shardbench::models {
 GPT2::GPT2(const ModelConfig& config) : context_(config.context) {
   const Init init = Init::normal(0.02);
   const double residual_stddev = 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
-  wte_ = &add_child<Embedding>("wte", config.vocab, config.hidden, init);
+  wte_ = &add_child<Embedding>("wte", config.vocab, config.hidden, init, /*by_token=*/true);
   wpe_ = &add_child<Embedding>("wpe", config.context, config.hidden, init);
   dropout_ = &add_child<Dropout>("dropout", config.dropout);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {

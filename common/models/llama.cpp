@@ -24,7 +24,7 @@ Llama::Llama(const ModelConfig& config) : context_(config.context) {
       .residual_stddev = 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers))};
   const auto rotary =
       std::make_shared<RotaryTable>(config.hidden / config.heads, config.rope_theta);
-  embed_ = &add_child<Embedding>("embed", config.vocab, config.hidden, init);
+  embed_ = &add_child<Embedding>("embed", config.vocab, config.hidden, init, /*by_token=*/true);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     blocks_.push_back(&add_child<LlamaBlock>(fmt::format("layers.{}", layer), sizes, rotary));
   }

@@ -22,7 +22,7 @@ void write_attention(ShapeWriter& writer, int block, const ModelConfig& config) 
 void write_llama(ShapeWriter& writer, const ModelConfig& config) {
   const std::int64_t width = config.hidden;
   const int root = writer.module(-1, "", "Llama");
-  const std::size_t embed = writer.embedding(root, "embed", config.vocab, width);
+  const std::size_t embed = writer.token_embedding(root, "embed", config);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const int block = writer.module(root, fmt::format("layers.{}", layer), "LlamaBlock");
     writer.rms_norm(block, "attn_norm", width);

@@ -21,7 +21,8 @@ at::Tensor MLPLayer::forward(const Tensors& inputs) {
 
 MLPModel::MLPModel(const ModelConfig& config)
     : context_(config.context),
-      embed_(&add_child<Embedding>("embed", config.vocab, config.hidden, Init::normal(1))) {
+      embed_(&add_child<Embedding>("embed", config.vocab, config.hidden, Init::normal(1),
+                                   /*by_token=*/true)) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     layers_.push_back(
         &add_child<MLPLayer>(fmt::format("layers.{}", layer), config.hidden, config.dropout));

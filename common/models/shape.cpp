@@ -12,7 +12,7 @@ using sharding::ModelShape;
 void write_gpt2(ShapeWriter& writer, const ModelConfig& config, ModelShape& shape) {
   const std::int64_t width = config.hidden;
   const int root = writer.module(-1, "", "GPT2");
-  const std::size_t wte = writer.embedding(root, "wte", config.vocab, width);
+  const std::size_t wte = writer.token_embedding(root, "wte", config);
   writer.embedding(root, "wpe", config.context, width);
   writer.module(root, "dropout", "Dropout");
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -39,7 +39,7 @@ void write_gpt2(ShapeWriter& writer, const ModelConfig& config, ModelShape& shap
 
 void write_mlp(ShapeWriter& writer, const ModelConfig& config) {
   const int root = writer.module(-1, "", "MLPModel");
-  writer.embedding(root, "embed", config.vocab, config.hidden);
+  writer.token_embedding(root, "embed", config);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const int hidden = writer.module(root, fmt::format("layers.{}", layer), "MLPLayer");
     writer.linear(hidden, "fc", config.hidden, config.hidden);

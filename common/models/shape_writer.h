@@ -27,7 +27,8 @@ class ShapeWriter {
   std::size_t parameter(int module, const char* name, std::vector<std::int64_t> dims) {
     const std::string& path = shape_.modules[static_cast<std::size_t>(module)].path;
     const bool decay = dims.size() >= 2;
-    shape_.parameters.push_back({path + "." + name, std::move(dims), module, true, decay, {}});
+    shape_.parameters.push_back(
+        {path + "." + name, std::move(dims), module, true, decay, {}, false});
     return shape_.parameters.size() - 1;
   }
 
@@ -49,6 +50,13 @@ class ShapeWriter {
 
   std::size_t embedding(int parent, const char* name, std::int64_t rows, std::int64_t width) {
     return parameter(module(parent, name, "Embedding"), "weight", {rows, width});
+  }
+
+  /// The table of which every token looks up a row.
+  std::size_t token_embedding(int parent, const char* name, const ModelConfig& config) {
+    const std::size_t table = embedding(parent, name, config.vocab, config.hidden);
+    shape_.parameters[table].by_token = true;
+    return table;
   }
 
   /// An output head of its own, whole or in parts.

@@ -23,6 +23,11 @@ class Hooks {
   /// A view of the parameter's full shape where an op writes (or, after the first write since the
   /// last reduction, adds) the gradient. Lives until gradient_ready or after_backward return.
   virtual at::Tensor gradient_target(Parameter& parameter) = 0;
+  /// Whether gradients of this table arrive as rows, by add_gradient_rows.
+  virtual bool takes_rows(const Parameter&) const { return false; }
+  /// Row i of `grad` [..., width] belongs to row indices[i] of the table's gradient.
+  virtual void add_gradient_rows(Parameter&, const at::Tensor& /*indices*/,
+                                 const at::Tensor& /*grad*/) {}
   /// Every use of the parameter in the forwards so far has written its gradient.
   virtual void gradient_ready(Parameter& parameter) = 0;
   /// The gradient of the unit's input has been computed (or is not needed).

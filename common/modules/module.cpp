@@ -91,7 +91,8 @@ void Model::visit(Module& module, int parent) {
                                  index,
                                  parameter->requires_grad(),
                                  parameter->decay(),
-                                 {}});
+                                 {},
+                                 parameter->by_token()});
   }
   for (const auto& buffer : module.buffers_) {
     buffer->name = prefix + buffer->name;

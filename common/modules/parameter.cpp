@@ -138,6 +138,15 @@ Parameter::Target Parameter::gradient_target() {
   return {std::move(view), accumulate};
 }
 
+bool Parameter::takes_rows() const { return hooks_ != nullptr && hooks_->takes_rows(*this); }
+
+void Parameter::add_gradient_rows(const at::Tensor& indices, const at::Tensor& grad) {
+  SHARDBENCH_CHECK(takes_rows(), "the gradient of {} is not kept as rows", name_);
+  hooks_->add_gradient_rows(*this, indices, grad);
+  gradient_started_ = true;
+  gradient_written();
+}
+
 void Parameter::gradient_written() {
   if (pending_uses_ > 0) --pending_uses_;
   if (pending_uses_ == 0) hooks_->gradient_ready(*this);

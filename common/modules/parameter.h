@@ -48,6 +48,9 @@ class Parameter {
   void set_requires_grad(bool on) { requires_grad_ = on; }
   bool decay() const { return decay_; }
   void set_decay(bool on) { decay_ = on; }
+  /// Whether it is a table of which every token looks up a row.
+  bool by_token() const { return by_token_; }
+  void set_by_token() { by_token_ = true; }
 
   // ---- values from elsewhere, for parameters that stand for tensors of another library ----
   /// Starts from `values` (fp32, CPU, the parameter's shape) instead of drawn ones. They are held,
@@ -101,6 +104,11 @@ class Parameter {
     bool accumulate;
   };
   Target gradient_target();
+  /// Whether the strategy takes the gradient as rows, by add_gradient_rows, and not through
+  /// gradient_target.
+  bool takes_rows() const;
+  /// Adds row i of `grad` [..., row_elements()] to row indices[i] (int64); stands for a write.
+  void add_gradient_rows(const at::Tensor& indices, const at::Tensor& grad);
   /// The op has written; the last due write reports gradient_ready.
   void gradient_written();
   /// Whether anything has been written since reset_gradient.
@@ -120,6 +128,7 @@ class Parameter {
   Unit* unit_ = nullptr;
   bool requires_grad_ = true;
   bool decay_ = true;
+  bool by_token_ = false;
   at::Tensor given_;
   at::Tensor full_;
   DType dtype_ = DType::kFloat32;

@@ -150,7 +150,8 @@ ShardLayout unit_layout(const ModelShape& model, const UnitShape& unit,
   return ShardLayout(std::move(segments));
 }
 
-std::vector<Bucket> plan_buckets(const ModelShape& model, double cap_mib, double first_cap_mib) {
+std::vector<Bucket> plan_buckets(const ModelShape& model, double cap_mib, double first_cap_mib,
+                                 bool sparse_embedding) {
   SHARDBENCH_CHECK(cap_mib > 0 && first_cap_mib > 0, "bucket caps {} and {} MiB", cap_mib,
                    first_cap_mib);
   constexpr double kBytesPerMib = 1024.0 * 1024.0;
@@ -163,9 +164,10 @@ std::vector<Bucket> plan_buckets(const ModelShape& model, double cap_mib, double
         (buckets.size() <= 1 ? std::min(first_cap_mib, cap_mib) : cap_mib) * kBytesPerMib;
     const bool full =
         !buckets.empty() && static_cast<double>((buckets.back().extent + extent) * 4) > cap;
-    if (buckets.empty() || full) {
+    const bool as_rows = sparse_embedding && parameter.has_row_gradient();
+    if (buckets.empty() || full || as_rows || buckets.back().as_rows) {
       const std::int64_t begin = buckets.empty() ? 0 : buckets.back().begin + buckets.back().extent;
-      buckets.push_back({{}, {}, begin, 0});
+      buckets.push_back({{}, {}, begin, 0, as_rows});
     }
     Bucket& bucket = buckets.back();
     bucket.parameters.push_back(static_cast<int>(left - 1));

@@ -97,7 +97,10 @@ struct Bucket {
   std::vector<std::int64_t> offsets;  ///< elements from the bucket's start, on 64 bytes
   std::int64_t begin = 0;             ///< elements from the start of the gradient memory
   std::int64_t extent = 0;            ///< elements, padding included
+  bool as_rows = false;               ///< it has one table, whose gradient travels as rows
 };
-std::vector<Bucket> plan_buckets(const ModelShape& model, double cap_mib, double first_cap_mib);
+/// With `sparse_embedding`, every table that has a row gradient stands by itself.
+std::vector<Bucket> plan_buckets(const ModelShape& model, double cap_mib, double first_cap_mib,
+                                 bool sparse_embedding = false);
 
 }  // namespace shardbench::sharding

@@ -16,9 +16,20 @@ using comm::CollectiveKind;
 
 std::int64_t bytes_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
 
-bool has_trainable(const ModelShape& model, const UnitShape& unit) {
-  return std::any_of(unit.parameters.begin(), unit.parameters.end(),
-                     [&](int p) { return model.parameters[p].requires_grad; });
+/// Whether the gradient travels as rows.
+bool as_rows(const FormulaInput& input, int parameter) {
+  return input.sparse_embedding && input.model->parameters[parameter].has_row_gradient();
+}
+
+/// The unit's parameters whose gradients travel whole.
+UnitShape with_whole_gradients(const FormulaInput& input, const UnitShape& unit) {
+  UnitShape whole{unit.name, unit.anchor, {}};
+  for (const int p : unit.parameters) {
+    if (input.model->parameters[p].requires_grad && !as_rows(input, p)) {
+      whole.parameters.push_back(p);
+    }
+  }
+  return whole;
 }
 
 /// Whether the unit's output has a gradient: something trainable is used in the anchor or in a
@@ -72,13 +83,31 @@ class Ledger {
   std::map<std::pair<Phase, CollectiveKind>, FormulaTraffic> entries_;
 };
 
+/// One all_gather of ids and rows for every table among the parameters whose gradient travels so,
+/// `calls` times: as many rows as `tokens` look up, or as the table has where those are fewer.
+void rows_traffic(const FormulaInput& input, const std::vector<int>& parameters,
+                  std::int64_t tokens, int calls, Ledger& ledger) {
+  for (const int p : parameters) {
+    if (!as_rows(input, p)) continue;
+    const ParameterShape& table = input.model->parameters[p];
+    const std::int64_t part =
+        row_message_bytes(std::min(tokens, table.rows()), table.row_elements());
+    ledger.add(Phase::kBackward, CollectiveKind::kAllGather, calls, input.world_size * part,
+               (input.world_size - 1) * part);
+  }
+}
+
 /// all_reduce of every bucket once per step. Sent by a rank whose slice is s of S: its parts of
 /// the other slices, S - s, then its reduced slice to everybody else, (W-1) s.
 void ddp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
   const int world_size = input.world_size;
   const std::int64_t element = bytes_of(input.reduce_dtype);
-  for (const Bucket& bucket :
-       plan_buckets(*input.model, input.bucket_cap_mib, input.first_bucket_mib)) {
+  for (const Bucket& bucket : plan_buckets(*input.model, input.bucket_cap_mib,
+                                           input.first_bucket_mib, input.sparse_embedding)) {
+    if (bucket.as_rows) {
+      rows_traffic(input, bucket.parameters, input.tokens * input.accumulation, 1, ledger);
+      continue;
+    }
     const std::int64_t payload = bucket.extent * element;
     const std::int64_t slice =
         slice_of(bucket.extent, world_size, rank, kPieceAlignment / element).size() * element;
@@ -121,19 +150,31 @@ std::vector<std::int64_t> by_owner(const FormulaInput& input, const std::vector<
   return elements;
 }
 
+/// A unit's gradients go to their owners in every micro-batch.
+void reduce_unit(const FormulaInput& input, const std::vector<int>& owner, const UnitShape& unit,
+                 int rank, Ledger& ledger) {
+  const UnitShape whole = with_whole_gradients(input, unit);
+  reduce_to_owners(input, by_owner(input, owner, whole.parameters, false), input.accumulation, rank,
+                   ledger);
+  rows_traffic(input, unit.parameters, input.tokens, input.accumulation, ledger);
+}
+
 /// zero1: a bucket's gradients go to their owners once per step; zero2: a unit's, in every
 /// micro-batch. Then owners send the weights they have changed.
 void zero12_traffic(FormulaKind kind, const FormulaInput& input, int rank, Ledger& ledger) {
   const std::vector<int> owner = partition_owners(*input.model, input.world_size);
   if (kind == FormulaKind::kZero1) {
-    for (const Bucket& bucket :
-         plan_buckets(*input.model, input.bucket_cap_mib, input.first_bucket_mib)) {
+    for (const Bucket& bucket : plan_buckets(*input.model, input.bucket_cap_mib,
+                                             input.first_bucket_mib, input.sparse_embedding)) {
+      if (bucket.as_rows) {
+        rows_traffic(input, bucket.parameters, input.tokens * input.accumulation, 1, ledger);
+        continue;
+      }
       reduce_to_owners(input, by_owner(input, owner, bucket.parameters, false), 1, rank, ledger);
     }
   } else {
     for (const UnitShape& unit : plan_units(*input.model, input.units)) {
-      reduce_to_owners(input, by_owner(input, owner, unit.parameters, false), input.accumulation,
-                       rank, ledger);
+      reduce_unit(input, owner, unit, rank, ledger);
     }
   }
   std::vector<int> all(owner.size());
@@ -159,8 +200,10 @@ void fsdp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
     if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
       ledger.add(Phase::kBackward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
     }
-    if (!has_trainable(*input.model, unit)) continue;
-    const ShardLayout gradients = unit_layout(*input.model, unit, by_rank, true);
+    rows_traffic(input, unit.parameters, input.tokens, input.accumulation, ledger);
+    const UnitShape whole = with_whole_gradients(input, unit);
+    if (whole.parameters.empty()) continue;
+    const ShardLayout gradients = unit_layout(*input.model, whole, by_rank, true);
     ledger.add(Phase::kBackward, CollectiveKind::kReduceScatter, input.accumulation,
                gradients.total() * gradient,
                (gradients.total() - gradients.count(rank)) * gradient);
@@ -179,8 +222,7 @@ void zero3_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
     if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
       broadcast_from_owners(input, Phase::kBackward, weights, input.accumulation, rank, ledger);
     }
-    reduce_to_owners(input, by_owner(input, owner, unit.parameters, false), input.accumulation,
-                     rank, ledger);
+    reduce_unit(input, owner, unit, rank, ledger);
   }
 }
 

@@ -28,6 +28,8 @@ struct FormulaInput {
   DType reduce_dtype = DType::kFloat32;   ///< of gradients as they travel
   bool in_place = false;                  ///< weights are read at their owners (zero3, fsdp)
   bool optimizer_in_backward = false;     ///< no gradient is kept (zero2, zero3, fsdp)
+  bool sparse_embedding = false;          ///< gradients of token tables travel as rows
+  std::int64_t tokens = 0;                ///< of a rank's micro-batch: read with sparse_embedding
   int optimizer_moments = 2;              ///< AdamW 2; SGD with momentum 1, without 0
 };
 
@@ -50,6 +52,12 @@ struct FormulaMemory {
 
   friend bool operator==(const FormulaMemory&, const FormulaMemory&) = default;
 };
+
+/// What a rank contributes to an exchange of `slots` rows of a table: an int64 id and `width` fp32
+/// each.
+constexpr std::int64_t row_message_bytes(std::int64_t slots, std::int64_t width) {
+  return slots * (8 + 4 * width);
+}
 
 /// Entries with at least one call, ordered by phase, then kind. Source: design of each strategy,
 /// its README; factors as in nccl-tests doc/PERFORMANCE.md.

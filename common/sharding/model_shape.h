@@ -14,12 +14,15 @@ struct ParameterShape {
   bool requires_grad = true;
   bool decay = true;              ///< weight decay applies (matrices; not biases and norms)
   std::vector<int> also_used_by;  ///< further modules that use it (tied weights)
+  bool by_token = false;          ///< a table of which every token looks up a row
 
   std::int64_t numel() const {
     std::int64_t n = 1;
     for (std::int64_t d : dims) n *= d;
     return n;
   }
+  /// Whether its gradient may be kept as the rows that were looked up: nothing else uses it.
+  bool has_row_gradient() const { return by_token && requires_grad && also_used_by.empty(); }
   std::int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
   std::int64_t row_elements() const { return rows() == 0 ? 0 : numel() / rows(); }
 };

@@ -48,7 +48,8 @@ void BucketedStrategy::allocate() {
 
 void BucketedStrategy::allocate_gradients() {
   const sharding::ModelShape& shape = model().shape();
-  buckets_ = sharding::plan_buckets(shape, options().bucket_cap_mib, options().first_bucket_mib);
+  buckets_ = sharding::plan_buckets(shape, options().bucket_cap_mib, options().first_bucket_mib,
+                                    options().sparse_embedding);
   gradient_offset_.assign(shape.parameters.size(), -1);
   bucket_of_.assign(shape.parameters.size(), -1);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -56,6 +57,10 @@ void BucketedStrategy::allocate_gradients() {
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
       bucket_of_[bucket.parameters[i]] = static_cast<int>(b);
       gradient_offset_[bucket.parameters[i]] = bucket.begin + bucket.offsets[i];
+    }
+    if (bucket.as_rows) {
+      const int table = bucket.parameters.front();
+      rows_.emplace(table, RowGradient(*model().parameters()[table], comm()));
     }
     gradient_extent_ = std::max(gradient_extent_, bucket.begin + bucket.extent);
   }
@@ -73,6 +78,7 @@ void BucketedStrategy::start_step() {
   reduced_ = 0;
   reductions_.clear();
   ready_.assign(bucket_of_.size(), 0);
+  for (auto& [table, rows] : rows_) rows.clear();
   missing_.clear();
   for (const sharding::Bucket& bucket : buckets_) {
     missing_.push_back(static_cast<int>(bucket.parameters.size()));
@@ -108,11 +114,25 @@ void BucketedStrategy::reduce_the_rest() {
 
 void BucketedStrategy::reduce_next_bucket() {
   const int index = reduced_++;
+  if (buckets_[index].as_rows) return reduce_rows(buckets_[index]);
   if (options().reduce_dtype != DType::kFloat32) return narrow_next_bucket(index);
   std::vector<comm::Work> works = reduce_bucket(index);
   std::move(works.begin(), works.end(), std::back_inserter(reductions_));
 }
 // [/hooks]
+
+void BucketedStrategy::add_rows(Parameter& parameter, const at::Tensor& indices,
+                                const at::Tensor& grad) {
+  rows_.at(parameter.index()).add(indices, grad);
+}
+
+void BucketedStrategy::reduce_rows(const sharding::Bucket& bucket) {
+  const int table = bucket.parameters.front();
+  const Parameter& parameter = *model().parameters()[table];
+  const sharding::Range own{0, owns(table) ? parameter.numel() : 0};
+  rows_.at(table).reduce(own, static_cast<float*>(gradients_.data()) + bucket.begin,
+                         /*accumulate=*/false, tag("rows of " + parameter.name()));
+}
 
 void BucketedStrategy::narrow_next_bucket(int index) {
   const sharding::Bucket& bucket = buckets_[index];

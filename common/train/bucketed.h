@@ -1,9 +1,11 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "common/sharding/flat.h"
+#include "common/train/row_gradient.h"
 #include "common/train/strategy.h"
 #include "common/train/whole_weights.h"
 
@@ -37,6 +39,7 @@ class BucketedStrategy : public Strategy {
 
   void allocate() override;
   at::Tensor gradient_view(Parameter& parameter) override;
+  void add_rows(Parameter& parameter, const at::Tensor& indices, const at::Tensor& grad) override;
   void start_step() override;
   void reduce_the_rest() override;
   void values_changed() override { weights_.update(); }
@@ -52,6 +55,7 @@ class BucketedStrategy : public Strategy {
   void allocate_gradients();
   void reduce_next_bucket();
   void narrow_next_bucket(int index);
+  void reduce_rows(const sharding::Bucket& bucket);
   /// Waits for the oldest narrowed bucket and takes what this rank steps back from it.
   void finish_narrow_bucket();
   /// Gradients that no op has written count as zero.
@@ -63,6 +67,7 @@ class BucketedStrategy : public Strategy {
   std::vector<std::int64_t> gradient_offset_;  ///< by parameter index; -1 if frozen
   comm::SymmetricMemory gradients_;            ///< peers reduce it in place
   std::int64_t gradient_extent_ = 0;
+  std::map<int, RowGradient> rows_;  ///< by parameter index: tables whose gradients travel as rows
   Owned owned_;
 
   std::vector<int> missing_;  ///< by bucket: gradients not yet ready in the last micro-batch

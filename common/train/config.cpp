@@ -65,6 +65,20 @@ void validate_loss_scale(const StrategyOptions& options,
   }
 }
 
+void validate_sparse_embedding(const StrategyOptions& options) {
+  if (!options.sparse_embedding) return;
+  if (options.reduce_dtype != DType::kFloat32) {
+    throw UserError::format(
+        "--sparse-embedding: rows travel as fp32; take --reduce-dtype fp32, not {}",
+        name_of(options.reduce_dtype));
+  }
+  if (options.optimizer_in_backward) {
+    throw UserError(
+        "--sparse-embedding adds rows to a gradient that is kept, and --optimizer-in-backward "
+        "keeps none; leave one out");
+  }
+}
+
 void validate_step_in_backward(const StrategyOptions& options, double max_norm, bool loss_scale) {
   if (!options.optimizer_in_backward) return;
   if (max_norm > 0) {

@@ -76,6 +76,10 @@ struct StrategyOptions {
   /// Steps a unit's weights as soon as its gradients are final, inside backward, so that no
   /// gradient is kept: zero2, zero3 and fsdp, one micro-batch per step, no clipping, no loss scale.
   bool optimizer_in_backward = false;
+  /// Gradients of a table that tokens look up, and nothing else uses, travel as token ids and rows,
+  /// and no whole gradient of it is written before it is averaged. For fp32 gradients that are
+  /// kept.
+  bool sparse_embedding = false;
   CollectiveMode collectives = CollectiveMode::kDirect;
 };
 
@@ -86,6 +90,8 @@ void validate(const StrategyOptions& options);
 void validate_loss_scale(const StrategyOptions& options,
                          const std::optional<LossScale>& loss_scale);
 
+/// Throws UserError where an embedding's gradient cannot travel as rows.
+void validate_sparse_embedding(const StrategyOptions& options);
 /// Throws UserError where the optimizer cannot step inside backward.
 void validate_step_in_backward(const StrategyOptions& options, double max_norm, bool loss_scale);
 

@@ -33,6 +33,8 @@ void validate_device(const RunConfig& config) {
          "its candidates are kernels of the CPU; take --autotune off, or leave it out");
   refuse(config.deterministic, "--deterministic",
          "LibTorch's deterministic mode has not been tried on a GPU; leave it out");
+  refuse(config.options.sparse_embedding, "--sparse-embedding",
+         "the host sorts token ids and adds their rows up; leave it out");
   refuse(config.options.optimizer_in_backward, "--optimizer-in-backward",
          "ranks agree on the host what a unit has used, which would wait for the GPU in every "
          "unit; leave it out");

@@ -45,6 +45,7 @@ class Whole {
     model_->set_device(place.device);
     StrategyOptions options = config.options;
     options.units = {sharding::UnitPolicy::Kind::kWhole, 0, ""};
+    options.sparse_embedding = false;  // whole gradients: what rows must add up to
     strategy_.attach({model_.get(), place.comm.get(), options, config.seed, {}});
     optimizer_ = optim::make_optimizer(config.optimizer, strategy_.owned());
   }

@@ -97,6 +97,22 @@ void check_step_in_backward(const RunConfig& config, const StrategyEntry& entry)
       entry.name);
 }
 
+void check_sparse_embedding(const RunConfig& config, const StrategyEntry& entry) {
+  if (entry.formula == sharding::FormulaKind::kSingle) {
+    throw UserError::format("--sparse-embedding: {} sends no gradients; leave it out", entry.name);
+  }
+  if (config.model.family == models::Family::kConvnet) {
+    throw UserError::format("--sparse-embedding: {} looks up no tokens; leave it out",
+                            config.model.name);
+  }
+  if (config.model.tied) {
+    throw UserError::format(
+        "--sparse-embedding needs --untied: the output head of {} is the token embedding, and its "
+        "gradient has every row",
+        config.model.name);
+  }
+}
+
 }  // namespace
 
 void validate(const RunConfig& config, const Registry& registry) {
@@ -114,6 +130,8 @@ void validate(const RunConfig& config, const Registry& registry) {
   validate_loss_scale(config.options, config.loss_scale);
   validate_step_in_backward(config.options, config.max_norm, config.loss_scale.has_value());
   if (config.options.optimizer_in_backward) check_step_in_backward(config, entry);
+  validate_sparse_embedding(config.options);
+  if (config.options.sparse_embedding) check_sparse_embedding(config, entry);
   if (config.options.collectives == CollectiveMode::kInPlace) check_in_place(entry);
   if (!(config.timeout_s >= 0.001)) {
     throw UserError::format("--timeout {} is too short: give seconds, at least 0.001",

@@ -62,6 +62,11 @@ void ShardedStrategy::end_of_backward() {
 }
 // [/hooks]
 
+void ShardedStrategy::add_rows(Parameter& parameter, const at::Tensor& indices,
+                               const at::Tensor& grad) {
+  gradients_.add_rows(parameter, indices, grad);
+}
+
 void ShardedStrategy::allocate() {
   const sharding::ModelShape& shape = model().shape();
   std::vector<sharding::FlatLayout> by_rank;

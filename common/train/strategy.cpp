@@ -2,6 +2,7 @@
 
 #include "common/core/error.h"
 #include "common/memory/tracker.h"
+#include "common/ops/on_host.h"
 #include "common/train/given_values.h"
 #include "common/train/initial_values.h"
 
@@ -10,6 +11,10 @@ namespace shardbench::train {
 void Strategy::attach(const StrategyContext& context) {
   context_ = context;
   used_.assign(context_.model->parameters().size(), 0);
+  validate_sparse_embedding(context_.options);
+  if (context_.options.sparse_embedding && !ops::on_host(context_.model->device())) {
+    throw UserError("sparse_embedding: rows are added up on the host; leave it off on a device");
+  }
   context_.model->attach(*this, context_.options.units);
   for (Parameter* p : context_.model->parameters()) p->set_dtype(context_.options.compute_dtype);
   if (context_.options.init == InitMode::kDeferred) check_given_values(model(), comm());
@@ -57,8 +62,27 @@ void Strategy::on_final_gradients(TakeGradients) {
 }
 
 at::Tensor Strategy::gradient_target(Parameter& parameter) {
+  SHARDBENCH_CHECK(!takes_rows(parameter),
+                   "the gradient of {} is kept as rows: only an Embedding "
+                   "may write it",
+                   parameter.name());
   used_[parameter.index()] = 1;
   return gradient_view(parameter);
+}
+
+bool Strategy::takes_rows(const Parameter& parameter) const {
+  return options().sparse_embedding &&
+         model().shape().parameters[parameter.index()].has_row_gradient();
+}
+
+void Strategy::add_gradient_rows(Parameter& parameter, const at::Tensor& indices,
+                                 const at::Tensor& grad) {
+  used_[parameter.index()] = 1;
+  add_rows(parameter, indices, grad);
+}
+
+void Strategy::add_rows(Parameter&, const at::Tensor&, const at::Tensor&) {
+  throw UserError("sparse_embedding: this strategy takes whole gradients only; leave it off");
 }
 
 void Strategy::enter(Phase phase, const Unit& unit) {

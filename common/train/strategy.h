@@ -65,10 +65,17 @@ class Strategy : public Hooks {
 
   /// Marks the use and asks the strategy for the memory.
   at::Tensor gradient_target(Parameter& parameter) final;
+  bool takes_rows(const Parameter& parameter) const final;
+  /// Marks the use and hands the rows on.
+  void add_gradient_rows(Parameter& parameter, const at::Tensor& indices,
+                         const at::Tensor& grad) final;
 
  protected:
   virtual void allocate() = 0;  ///< memory and initial values
   virtual at::Tensor gradient_view(Parameter& parameter) = 0;
+  /// Under sparse_embedding, in its place (see RowGradient::add). Throws UserError where a strategy
+  /// takes whole gradients only.
+  virtual void add_rows(Parameter& parameter, const at::Tensor& indices, const at::Tensor& grad);
   virtual void start_step() {}
   virtual void reduce_the_rest() = 0;  ///< see finish_gradients
   virtual void values_changed() {}     ///< see after_optimizer

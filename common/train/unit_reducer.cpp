@@ -67,6 +67,12 @@ void UnitReducer::allocate(const Model& model, comm::Communicator& comm,
     sharding::UnitShape trainable{unit->name, 0, {}};
     for (Parameter* p : unit->parameters) {
       if (!p->requires_grad()) continue;
+      if (options.sparse_embedding && shape.parameters[p->index()].has_row_gradient()) {
+        position_[p->index()] = static_cast<int>(state.looked_up.size());
+        state.looked_up.push_back(p);
+        state.rows.emplace_back(*p, comm);
+        continue;
+      }
       position_[p->index()] = static_cast<int>(state.trainable.size());
       state.trainable.push_back(p);
       trainable.parameters.push_back(p->index());
@@ -103,12 +109,20 @@ std::int64_t UnitReducer::padding_bytes() const {
 }
 
 void UnitReducer::start_step() {
-  for (UnitGradients& unit : units_) unit.reduced_before = unit.entered = false;
+  for (UnitGradients& unit : units_) {
+    unit.reduced_before = unit.entered = false;
+    for (RowGradient& rows : unit.rows) rows.clear();
+  }
 }
 
 at::Tensor UnitReducer::view(const Parameter& parameter) {
   std::byte* data = full_gradient(units_[parameter.unit()->index], position_[parameter.index()]);
   return flat::view(data, parameter.dims(), dtype_, device_);
+}
+
+void UnitReducer::add_rows(const Parameter& parameter, const at::Tensor& indices,
+                           const at::Tensor& grad) {
+  units_[parameter.unit()->index].rows[position_[parameter.index()]].add(indices, grad);
 }
 
 std::byte* UnitReducer::full_gradient(UnitGradients& unit, std::size_t position) {
@@ -135,13 +149,16 @@ void UnitReducer::gradient_ready(const Parameter& parameter) {
 void UnitReducer::reduce_if_complete(const Unit& entered, bool also_unwritten) {
   UnitGradients& unit = units_[entered.index];
   bool any_written = false;
-  for (const Parameter* p : unit.trainable) {
-    if (p->pending_uses() > 0) return;
-    if (!p->gradient_started() && !also_unwritten) return;
-    any_written = any_written || p->gradient_started();
+  for (const std::vector<Parameter*>* parameters : {&unit.trainable, &unit.looked_up}) {
+    for (const Parameter* p : *parameters) {
+      if (p->pending_uses() > 0) return;
+      if (!p->gradient_started() && !also_unwritten) return;
+      any_written = any_written || p->gradient_started();
+    }
   }
+  const bool any = !unit.trainable.empty() || !unit.looked_up.empty();
   // A unit that backward has entered is reduced even if this rank wrote nothing: others may have.
-  if (any_written || (unit.entered && !unit.trainable.empty())) start_reduce(unit);
+  if (any_written || (unit.entered && any)) start_reduce(unit);
 }
 
 /// Asks all ranks which of the unit's parameters any of them has used.
@@ -159,6 +176,26 @@ void UnitReducer::agree_on_use(UnitGradients& unit) {
 
 void UnitReducer::start_reduce(UnitGradients& unit) {
   if (hands_over_) agree_on_use(unit);
+  unit.adds = unit.reduced_before;
+  if (!unit.trainable.empty()) reduce_whole(unit);
+  reduce_rows(unit);
+  unit.reduced_before = true;
+  unit.entered = false;
+}
+
+void UnitReducer::reduce_rows(UnitGradients& unit) {
+  for (std::size_t i = 0; i < unit.looked_up.size(); ++i) {
+    Parameter& table = *unit.looked_up[i];
+    table.reset_gradient();
+    const sharding::Piece* own = layout_.piece_of(table.index());
+    const sharding::Range range =
+        own == nullptr ? sharding::Range{} : sharding::Range{own->begin, own->begin + own->count};
+    float* to = own == nullptr ? nullptr : shard_.data_ptr<float>() + own->offset;
+    unit.rows[i].reduce(range, to, unit.adds, {"rows of " + table.name(), Phase::kBackward});
+  }
+}
+
+void UnitReducer::reduce_whole(UnitGradients& unit) {
   for (std::size_t i = 0; i < unit.trainable.size(); ++i) {
     Parameter& parameter = *unit.trainable[i];
     if (!parameter.gradient_started()) {
@@ -167,15 +204,12 @@ void UnitReducer::start_reduce(UnitGradients& unit) {
     parameter.reset_gradient();
   }
   const comm::Buffer full{unit.full.data(), unit.buffer.extent, dtype_};
-  unit.adds = unit.reduced_before;
   if (in_place()) {
     unit.reductions = reduce_(unit, full, full, /*accumulate=*/false);
   } else {
     const comm::Buffer shard{flat::address(shard_), layout_.trainable_extent, DType::kFloat32};
     unit.reductions = reduce_(unit, full, shard, unit.adds);
   }
-  unit.reduced_before = true;
-  unit.entered = false;
   reducing_.push_back(unit.unit->index);
   while (reducing_.size() > kReductionsInFlight) finish_reduce(units_[reducing_.front()]);
 }

@@ -11,6 +11,7 @@
 #include "common/modules/module.h"
 #include "common/optim/owned.h"
 #include "common/sharding/flat.h"
+#include "common/train/row_gradient.h"
 #include "common/train/strategy.h"
 
 namespace shardbench::train {
@@ -19,7 +20,9 @@ namespace shardbench::train {
 /// travel. Other dtypes than fp32 are reduced in place, and this rank's part is widened from there.
 struct UnitGradients {
   Unit* unit = nullptr;
-  std::vector<Parameter*> trainable;  ///< its parameters that have gradients
+  std::vector<Parameter*> trainable;  ///< its parameters that have (whole) gradients
+  std::vector<Parameter*> looked_up;  ///< those whose gradients travel as rows
+  std::vector<RowGradient> rows;      ///< theirs
   sharding::UnitBuffer buffer;        ///< where each trainable one lies in the full gradients
   sharding::ShardLayout layout;       ///< full gradients <-> every rank's shard memory, or in place
   std::vector<sharding::Segment> widened;  ///< full gradients -> this rank's shard; none in fp32
@@ -60,6 +63,8 @@ class UnitReducer {
   void enter(const Unit& unit) { units_[unit.index].entered = true; }
   /// A view in which an op writes the parameter's gradient.
   at::Tensor view(const Parameter& parameter);
+  /// Rows of the parameter's gradient, in place of that (see RowGradient::add).
+  void add_rows(const Parameter& parameter, const at::Tensor& indices, const at::Tensor& grad);
   /// An op has written the last due gradient of the parameter: reduces its unit if it is complete.
   /// A unit with others inside waits for reduce_if_complete: which of its parameters are used may
   /// differ between ranks, and its reduction must come at one place among the inner units' calls.
@@ -76,6 +81,8 @@ class UnitReducer {
   std::byte* full_data(const UnitGradients& unit, std::size_t position) const;
   std::int64_t element() const { return static_cast<std::int64_t>(size_of(dtype_)); }
   void start_reduce(UnitGradients& unit);
+  void reduce_whole(UnitGradients& unit);
+  void reduce_rows(UnitGradients& unit);
   void finish_reduce(UnitGradients& unit);
   void agree_on_use(UnitGradients& unit);
   void hand_over(UnitGradients& unit);
@@ -88,7 +95,7 @@ class UnitReducer {
   bool hands_over_ = false;        ///< optimizer_in_backward
   Strategy::TakeGradients take_;
   std::vector<UnitGradients> units_;
-  std::vector<int> position_;    ///< by parameter index: its place among its unit's trainable ones
+  std::vector<int> position_;    ///< by parameter index: its place in trainable, or looked_up
   sharding::FlatLayout layout_;  ///< of this rank's shards
   at::Tensor shard_;             ///< this rank's averaged gradients; undefined where none are kept
   std::deque<int> reducing_;     ///< units whose full gradients are in flight, oldest first

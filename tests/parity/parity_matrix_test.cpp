@@ -134,6 +134,66 @@ TEST(ParityMatrix, SplitHead) {
   }
 }
 
+TEST(ParityMatrix, SparseEmbedding) {
+  for (const char* model : {"mlp", "gpt2-nano", "llama-nano"}) {
+    train::RunConfig config = small_run(model);
+    config.model.tied = false;
+    config.options.sparse_embedding = true;
+    expect_parity(config, {1, 2, 3, 4});
+  }
+}
+
+TEST(ParityMatrix, SparseEmbeddingWithOtherOptions) {
+  train::RunConfig config = small_run("gpt2-nano");
+  config.model.tied = false;
+  config.options.sparse_embedding = true;
+  for (const char* units : {"tensor", "whole", "class:Embedding"}) {
+    SCOPED_TRACE(units);
+    config.options.units = sharding::UnitPolicy::parse(units);
+    expect_parity(config, {3});
+  }
+  config.options.units = {};
+  config.accumulation = 3;
+  config.max_norm = 0.5;
+  expect_parity(config, {2, 3});
+  config.options.bucket_cap_mib = config.options.first_bucket_mib = 1e-6;
+  config.options.compute_dtype = DType::kBFloat16;
+  expect_parity(config, {2});
+  config = small_run("gpt2-nano");
+  config.model.tied = false;
+  config.model.split_head = 4;
+  config.options.sparse_embedding = true;
+  config.comm_thread = true;
+  expect_parity(config, {2});
+  config.options.collectives = train::CollectiveMode::kStaged;
+  expect_parity(config, {2});
+  config.options.collectives = train::CollectiveMode::kInPlace;
+  expect_parity(config, {3}, {"zero3", "fsdp"});
+}
+
+/// Nobody ever holds the whole gradient of the table: the peak of full gradients is smaller.
+TEST(ParityMatrix, SparseEmbeddingWritesNoWholeGradient) {
+  const train::Registry registry = all_strategies();
+  train::RunConfig config = small_run("mlp");
+  config.model.vocab = 4096;
+  config.world_size = 2;
+  const auto peak = [&](const char* strategy, bool sparse) {
+    config.strategy = strategy;
+    config.options.sparse_embedding = sparse;
+    config.options.units = sharding::UnitPolicy::parse("whole");
+    const train::StrategyRun run = train::run_strategy(*comm::forked_ranks(), config, registry);
+    EXPECT_FALSE(run.failure) << run.failure->message;
+    const auto full = static_cast<std::size_t>(memory::Category::kUnshardedGrad);
+    return run.ranks.at(0).memory.peak_by_category[full];
+  };
+  const std::int64_t table = 4096 * 50 * 4;
+  for (const char* strategy : {"zero2", "zero3", "fsdp"}) {
+    // In place of it the 24 rows, at most, that a rank's tokens look up.
+    const std::int64_t rows = 24 * 50 * 4;
+    EXPECT_LE(peak(strategy, true), peak(strategy, false) - table + 2 * rows) << strategy;
+  }
+}
+
 TEST(ParityMatrix, EmulatedLinkKeepsBits) {
   train::RunConfig config = small_run("gpt2-nano");
   config.link = comm::LinkModel::parse("1Gbit,20us");

@@ -60,6 +60,15 @@ class DroppedBucket : public ddp::Ddp {
   }
 };
 
+/// Rows of the embedding's gradient are added up from the last token on.
+class RowsBackwards : public fsdp::Fsdp {
+ protected:
+  void add_rows(Parameter& parameter, const at::Tensor& indices, const at::Tensor& grad) override {
+    const at::Tensor flat = indices.reshape({-1});
+    Fsdp::add_rows(parameter, flat.flip(0), grad.reshape({flat.numel(), -1}).flip(0));
+  }
+};
+
 /// Keeps what an evaluation has gathered, whatever the optimizer does to the shards.
 class StaleAfterEvaluation : public fsdp::Fsdp {
  public:
@@ -122,6 +131,7 @@ train::Registry registry_with_faults() {
   add("second_step_first", FormulaKind::kFsdp, [] { return std::make_unique<SecondStepFirst>(); });
   add("dropped_bucket", FormulaKind::kDdp, [] { return std::make_unique<DroppedBucket>(); });
   add("stale", FormulaKind::kFsdp, [] { return std::make_unique<StaleAfterEvaluation>(); });
+  add("rows_backwards", FormulaKind::kFsdp, [] { return std::make_unique<RowsBackwards>(); });
   add("swapped_rows", FormulaKind::kFsdp, [] { return std::make_unique<SwappedRows>(); });
   return registry;
 }
@@ -183,6 +193,24 @@ TEST_P(PlantedFault, IsShownAsWrongWithATensor) {
 INSTANTIATE_TEST_SUITE_P(All, PlantedFault,
                          ::testing::Values("sum_for_mean", "second_step_first", "dropped_bucket",
                                            "stale", "swapped_rows"));
+
+/// `strategies` with the embedding's gradient as rows.
+bench::Request sparse_request_for(std::vector<std::string> strategies) {
+  bench::Request request = request_for(std::move(strategies));
+  request.base.model.tied = false;
+  request.base.options.sparse_embedding = true;
+  return request;
+}
+
+TEST(PlantedFaults, RowsInAnotherOrderAreNoticed) {
+  const bench::Comparison comparison = compare(sparse_request_for({"fsdp", "rows_backwards"}));
+  const std::vector<bench::Row>& rows = comparison.blocks.at(0).rows;
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].right()) << rows[0].reason;
+  EXPECT_TRUE(rows[0].parity.bit_equal);
+  EXPECT_EQ(rows[1].state, bench::Row::State::kWrong) << rows[1].reason;
+  EXPECT_EQ(rows[1].parity.first_tensor, "wte.weight");
+}
 
 TEST(PlantedFaults, RightStrategiesPassTheSameGate) {
   const bench::Comparison comparison = compare(request_for({"ddp", "zero3", "fsdp"}));

@@ -28,6 +28,8 @@ void expect_formulas(const train::StrategyRun& run, sharding::FormulaKind kind) 
   input.optimizer_moments = train::moments_of(run.config.optimizer);
   input.compute_dtype = run.config.options.compute_dtype;
   input.reduce_dtype = run.config.options.reduce_dtype;
+  input.sparse_embedding = run.config.options.sparse_embedding;
+  input.tokens = run.config.batch * run.config.seq;
   input.in_place = run.config.options.collectives == train::CollectiveMode::kInPlace;
   input.optimizer_in_backward = run.config.options.optimizer_in_backward;
   for (const train::RankResult& rank : run.ranks) {

@@ -55,6 +55,7 @@ TEST(DeviceRules, WhatItCannotIsNamed) {
       {"--autotune", [](RunConfig& c) { c.tuning.mode = ops::TuneMode::kOn; }},
       {"--autotune", [](RunConfig& c) { c.tuning.mode = ops::TuneMode::kFixed; }},
       {"--deterministic", [](RunConfig& c) { c.deterministic = true; }},
+      {"--sparse-embedding", [](RunConfig& c) { c.options.sparse_embedding = true; }},
       {"--optimizer-in-backward", [](RunConfig& c) { c.options.optimizer_in_backward = true; }},
   };
   for (const auto& [flag, change] : cases) {

@@ -4,10 +4,12 @@
 
 namespace shardbench {
 
-/// A table looked up by index. Parameter: weight [rows, width]. Keeps the indices.
+/// A table looked up by index. Parameter: weight [rows, width]. Keeps the indices. Where the
+/// strategy keeps its gradient as rows, backward hands over those of its output's gradient.
 class Embedding : public Module {
  public:
-  Embedding(std::int64_t rows, std::int64_t width, Init init);
+  /// `by_token`: every token looks up a row (see Parameter::by_token).
+  Embedding(std::int64_t rows, std::int64_t width, Init init, bool by_token = false);
 
   std::string_view class_name() const override { return "Embedding"; }
   /// For a layer that shares it.
