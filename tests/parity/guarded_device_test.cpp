@@ -15,6 +15,7 @@ namespace {
 StrategyCase case_of(const std::string& preset, double dropout = 0) {
   train::RunConfig config = small_run(preset);
   config.model.dropout = dropout;
+  if (preset != "convnet") config.model.layers = 1;  // every operation is a copy to and fro
   StrategyCase test;
   test.build = [config] {
     auto model = models::build(config.model);
@@ -40,9 +41,9 @@ void expect_equal(const StrategyCase& test, const std::vector<int>& worlds,
   }
 }
 
-TEST(GuardedDevice, Gpt2OverWorldSizes) { expect_equal(case_of("gpt2-nano", 0.1), {1, 2, 3}); }
-TEST(GuardedDevice, LlamaOverWorldSizes) { expect_equal(case_of("llama-nano"), {1, 2, 3}); }
-TEST(GuardedDevice, ConvnetOverWorldSizes) { expect_equal(case_of("convnet"), {1, 2}); }
+TEST(GuardedDevice, Gpt2OverWorldSizes) { expect_equal(case_of("gpt2-nano", 0.1), {1, 2}); }
+TEST(GuardedDevice, LlamaOverWorldSizes) { expect_equal(case_of("llama-nano"), {2}); }
+TEST(GuardedDevice, ConvnetOverWorldSizes) { expect_equal(case_of("convnet"), {2}); }
 TEST(GuardedDevice, MlpOverWorldSizes) { expect_equal(case_of("mlp"), {1, 2, 3}); }
 
 TEST(GuardedDevice, AccumulationClippingAndSgd) {
@@ -62,7 +63,7 @@ TEST(GuardedDevice, InitialWeightsOfRank0) {
 TEST(GuardedDevice, HalfWidth) {
   StrategyCase test = case_of("llama-nano");
   test.options.compute_dtype = test.options.reduce_dtype = DType::kBFloat16;
-  expect_equal(test, {2});
+  expect_equal(test, {2}, {"ddp", "zero2", "zero3", "fsdp"});
 }
 
 }  // namespace
