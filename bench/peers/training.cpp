@@ -134,8 +134,6 @@ void refuse_unknown_to_peers(const Request& request) {
          "take --dtype bf16");
   refuse(base.options.reduce_dtype != DType::kFloat32, "narrow reductions on Gloo",
          "take --reduce-dtype fp32");
-  refuse(base.options.sparse_embedding, "sparse embedding that adds up in our order",
-         "leave --sparse-embedding out");
   refuse(base.link || varies(request, Axis::kLink), "emulated network", "leave --link out");
   refuse(varies(request, Axis::kUnits), "sweep of units", "give one --units");
   refuse(base.options.units.kind == sharding::UnitPolicy::Kind::kTensor,
