@@ -43,7 +43,6 @@ void expect_equal(const StrategyCase& test, const std::vector<int>& worlds,
 
 TEST(GuardedDevice, Gpt2OverWorldSizes) { expect_equal(case_of("gpt2-nano", 0.1), {1, 2}); }
 TEST(GuardedDevice, LlamaOverWorldSizes) { expect_equal(case_of("llama-nano"), {2}); }
-TEST(GuardedDevice, ConvnetOverWorldSizes) { expect_equal(case_of("convnet"), {2}); }
 TEST(GuardedDevice, MlpOverWorldSizes) { expect_equal(case_of("mlp"), {1, 2, 3}); }
 
 TEST(GuardedDevice, AccumulationClippingAndSgd) {
