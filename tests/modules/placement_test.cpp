@@ -109,7 +109,7 @@ TEST(Placement, AFullDeviceIsOneLine) {
   const std::string text = train::out_of_memory_text(refusal);
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_NE(text.find("150 MiB more wanted for unsharded_grad"), std::string::npos) << text;
-  EXPECT_NE(text.find("param 4000, activation 3000"), std::string::npos) << text;
+  EXPECT_NE(text.find("param 4,000, activation 3,000"), std::string::npos) << text;
   refusal.category = memory::Category::kOther;  // in an operation
   EXPECT_NE(train::out_of_memory_text(refusal).find("for activation or temp"), std::string::npos);
 }
