@@ -13,10 +13,12 @@ cd "$root"
 program=${SHARDBENCH:-$root/shardbench}
 few=(--steps 4) # where bytes are the point, not times
 gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
-# Beside other frameworks (docs/peers.md): four pairs.
-peers=(--strategy "ddp,zero1,zero3,fsdp" --sparse-embedding --peers "ddp,zero-optimizer,ds-zero3,fsdp2"
+# Beside other frameworks (docs/peers.md).
+lean_units=(--units size:5M --sparse-embedding) # embedding and head are units of their own
+fsdp2="fsdp2,fsdp2-blocks"
+peers=(--strategy "ddp,zero1,zero3,fsdp" "${lean_units[@]}" --peers "ddp,zero-optimizer,ds-zero3,$fsdp2"
   --threads 1 --repetitions 2 --limit --table peers)
-peers_bf16=(--strategy fsdp --dtype bf16 --sparse-embedding --peers fsdp2
+peers_bf16=(--strategy fsdp --dtype bf16 "${lean_units[@]}" --peers "$fsdp2"
   --threads 1 --repetitions 2 --limit --table peers)
 peers_lean=(--strategy fsdp --split-head 8 --optimizer-in-backward --collectives in-place --peers fsdp2
   --threads 1 --repetitions 2 --limit --table peers)

@@ -102,6 +102,7 @@ const std::vector<PeerKind>& peer_kinds() {
       {"fsdp1", "torch", "PyTorch FSDP1", "fsdp"},
       {"fsdp2", "torch", "PyTorch FSDP2", "fsdp"},
       {"fsdp2-kept", "torch", "PyTorch FSDP2 kept", "fsdp"},
+      {"fsdp2-blocks", "torch", "PyTorch FSDP2 blocks", "fsdp", true},
       {"ds-zero1", "deepspeed", "DeepSpeed ZeRO-1", "zero1"},
       {"ds-zero2", "deepspeed", "DeepSpeed ZeRO-2", "zero2"},
       {"ds-zero3", "deepspeed", "DeepSpeed ZeRO-3", "zero3"}};
@@ -132,7 +133,7 @@ std::vector<std::string> choose_peers(const std::vector<std::string>& items,
     }
     bool found = false;
     for (const PeerKind& kind : peer_kinds()) {
-      if (kind.framework != item || !compared.contains(kind.counterpart)) continue;
+      if (kind.framework != item || kind.by_name || !compared.contains(kind.counterpart)) continue;
       chosen.insert(kind.name);
       found = true;
     }

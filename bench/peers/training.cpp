@@ -45,12 +45,15 @@ void write_tokens(const train::RunConfig& config, const std::string& path) {
 
 /// The modules that FSDP wraps, by path, the root aside: those of our units. A head in parts is
 /// whole in a peer's model.
-json wrapped_modules(const train::RunConfig& config) {
+json wrapped_modules(const PeerKind& kind, const train::RunConfig& config) {
+  const bool blocks = kind.name == "fsdp2-blocks";
   models::ModelConfig whole = config.model;
   whole.split_head = models::ModelConfig{}.split_head;
   const sharding::ModelShape shape = models::shape_of(whole);
+  const auto units =
+      sharding::plan_units(shape, blocks ? sharding::UnitPolicy{} : config.options.units);
   json paths = json::array();
-  for (const sharding::UnitShape& unit : sharding::plan_units(shape, config.options.units)) {
+  for (const sharding::UnitShape& unit : units) {
     if (unit.anchor != 0) paths.push_back(shape.modules[unit.anchor].path);
   }
   return paths;
@@ -80,7 +83,7 @@ json work_of(const PeerKind& kind, const train::RunConfig& config) {
             {"eps", optimizer.eps},
             {"weight_decay", optimizer.weight_decay}}},
           {"lr", std::move(rates)},
-          {"units", wrapped_modules(config)},
+          {"units", wrapped_modules(kind, config)},
           {"reshard_after_forward", to_string(config.options.reshard_after_forward)},
           {"bucket_cap_mib", config.options.bucket_cap_mib},
           {"device", "cpu"},

@@ -230,6 +230,7 @@ WRAPS = {
     "fsdp1": fsdp1,
     "fsdp2": fsdp2,
     "fsdp2-kept": fsdp2_kept,
+    "fsdp2-blocks": fsdp2,
     "ds-zero1": lambda model, work: deepspeed(model, work, 1),
     "ds-zero2": lambda model, work: deepspeed(model, work, 2),
     "ds-zero3": lambda model, work: deepspeed(model, work, 3),

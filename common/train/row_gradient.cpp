@@ -62,10 +62,11 @@ void RowGradient::add(const at::Tensor& indices, const at::Tensor& grad) {
     place[i] = known->second;
   }
   looked_up_ += flat.numel();
-  const auto rows = static_cast<std::int64_t>(ids_.size());
-  if (!rows_.defined() || rows_.size(0) < rows) {
+  // By the number of tokens, which is the same in every step, unlike that of distinct ones.
+  const std::int64_t room = std::min(looked_up_, table_->rows());
+  if (!rows_.defined() || rows_.size(0) < room) {
     const memory::CategoryScope scope(memory::Category::kUnshardedGrad);
-    const at::Tensor larger = at::zeros({rows, width()}, at::kFloat);
+    const at::Tensor larger = at::zeros({room, width()}, at::kFloat);
     if (rows_.defined()) larger.narrow(0, 0, rows_.size(0)).copy_(rows_);
     rows_ = larger;
   }

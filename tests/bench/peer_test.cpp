@@ -42,6 +42,8 @@ TEST(ChoosePeers, AFrameworkStandsForRowsWhoseCounterpartIsCompared) {
 }
 
 TEST(ChoosePeers, SingleRowsInTheOrderOfTables) {
+  EXPECT_THAT(choose_peers({"fsdp2-blocks", "fsdp2"}, {"fsdp"}),
+              ElementsAre("fsdp2", "fsdp2-blocks"));
   EXPECT_THAT(choose_peers({"fsdp2", "ddp"}, {"fsdp", "ddp"}), ElementsAre("ddp", "fsdp2"));
   EXPECT_THAT(choose_peers({"fsdp2", "torch"}, {"fsdp"}),
               ElementsAre("fsdp1", "fsdp2", "fsdp2-kept"));
