@@ -17,7 +17,7 @@ gpt2=(--model gpt2 --untied --world 2 --batch 1 --seq 128)
 lean_units=(--units size:5M --sparse-embedding) # embedding and head are units of their own
 fsdp2="fsdp2,fsdp2-blocks"
 peers=(--strategy "ddp,zero1,zero3,fsdp" "${lean_units[@]}" --peers "ddp,zero-optimizer,ds-zero3,$fsdp2"
-  --threads 1 --repetitions 2 --limit --table peers)
+  --threads 1 --limit --table peers)
 peers_bf16=(--strategy fsdp --dtype bf16 "${lean_units[@]}" --peers "$fsdp2"
   --threads 1 --repetitions 2 --limit --table peers)
 peers_lean=(--strategy fsdp --split-head 8 --optimizer-in-backward --collectives in-place --peers fsdp2
@@ -50,7 +50,7 @@ arguments_of() {
     collectives) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 2 ;;
     collectives-4) printf '%s\n' collectives -b 1M -e 128M -f 8 --world 4 ;;
     gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
-    peers-128) printf '%s\n' compare "${gpt2[@]}" "${peers[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-128) printf '%s\n' compare "${gpt2[@]}" "${peers[@]}" --repetitions 2 --steps "${PEER_STEPS:-6}" ;;
     peers-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-bf16-128) printf '%s\n' compare "${gpt2[@]}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-bf16-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;

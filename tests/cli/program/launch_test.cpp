@@ -166,7 +166,7 @@ TEST_P(Launchers, AKilledRankEndsTheJobAndIsNamed) {
   Words words = launcher(GetParam(), 2);
   NEED_LAUNCHER(words, GetParam());
   // MPICH's mpirun kills all others at once, on a busy machine before rank 0 has said a word.
-  if (GetParam() == "mpich") words.insert(words.begin() + 1, "-disable-auto-cleanup");
+  if (GetParam() == "mpich") words.push_back("-disable-auto-cleanup");
   const Outcome outcome =
       run_under(words, joined(compare_job("mlp"), {"--inject", "kill@1,2,backward"}));
   EXPECT_NE(outcome.exit_code, 0);
