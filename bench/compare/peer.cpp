@@ -133,7 +133,8 @@ std::vector<std::string> choose_peers(const std::vector<std::string>& items,
     }
     bool found = false;
     for (const PeerKind& kind : peer_kinds()) {
-      if (kind.framework != item || kind.by_name || !compared.contains(kind.counterpart)) continue;
+      if (kind.framework != item || kind.by_blocks || !compared.contains(kind.counterpart))
+        continue;
       chosen.insert(kind.name);
       found = true;
     }

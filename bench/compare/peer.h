@@ -18,7 +18,7 @@ struct PeerKind {
   std::string framework;    ///< "torch" or "deepspeed": a name that stands for all of its rows
   std::string title;        ///< "PyTorch FSDP2"
   std::string counterpart;  ///< our strategy that keeps and sends the same: "fsdp"
-  bool by_name = false;     ///< its framework's name does not stand for it
+  bool by_blocks = false;   ///< wraps blocks, not our units; its framework does not stand for it
 };
 
 /// All, in the order in which tables show them.

@@ -43,15 +43,14 @@ void write_tokens(const train::RunConfig& config, const std::string& path) {
   writer.finish();
 }
 
-/// The modules that FSDP wraps, by path, the root aside: those of our units. A head in parts is
-/// whole in a peer's model.
+/// The modules that FSDP wraps, by path, the root aside: those of our units, or
+/// blocks. A head in parts is whole in a peer's model.
 json wrapped_modules(const PeerKind& kind, const train::RunConfig& config) {
-  const bool blocks = kind.name == "fsdp2-blocks";
   models::ModelConfig whole = config.model;
   whole.split_head = models::ModelConfig{}.split_head;
   const sharding::ModelShape shape = models::shape_of(whole);
   const auto units =
-      sharding::plan_units(shape, blocks ? sharding::UnitPolicy{} : config.options.units);
+      sharding::plan_units(shape, kind.by_blocks ? sharding::UnitPolicy{} : config.options.units);
   json paths = json::array();
   for (const sharding::UnitShape& unit : units) {
     if (unit.anchor != 0) paths.push_back(shape.modules[unit.anchor].path);

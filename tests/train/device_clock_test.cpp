@@ -62,7 +62,6 @@ TEST(HostClock, AddsUpAndBeginsAnew) {
   clock->stop();
   const StepClock::Times times = clock->read();
   EXPECT_GE(times.backward_ns, 2 * kMs);
-  EXPECT_LT(times.forward_ns, times.backward_ns);
   EXPECT_EQ(times.optimizer_ns, 0);
   EXPECT_EQ(clock->read().backward_ns, 0);
 }

@@ -27,21 +27,4 @@ class DeviceTimer {
   GpuEvent stop_ = nullptr;
 };
 
-/// Shows the time until its end as a named range in a profiler; `ranges` may be null.
-class ProfilerRange {
- public:
-  ProfilerRange(ProfilerRanges* ranges, const char* name) : ranges_(ranges) {
-    if (ranges_ != nullptr) range_ = ranges_->start(name);
-  }
-  ~ProfilerRange() {
-    if (ranges_ != nullptr) ranges_->end(range_);
-  }
-  ProfilerRange(const ProfilerRange&) = delete;
-  ProfilerRange& operator=(const ProfilerRange&) = delete;
-
- private:
-  ProfilerRanges* ranges_;
-  std::uint64_t range_ = 0;
-};
-
 }  // namespace shardbench::comm

@@ -84,22 +84,5 @@ TEST(DeviceTimer, GivesTheTimeBetweenItsMarks) {
   EXPECT_THAT(gpus.misuse(), ::testing::IsEmpty());
 }
 
-TEST(ProfilerRange, OpensAndCloses) {
-  struct Log : ProfilerRanges {
-    std::vector<std::string> lines;
-    std::uint64_t start(const char* name) override {
-      lines.emplace_back(name);
-      return lines.size();
-    }
-    void end(std::uint64_t range) override { lines.push_back("/" + std::to_string(range)); }
-  } log;
-  {
-    const ProfilerRange step(&log, "forward");
-    const ProfilerRange unit(&log, "h.0");
-    const ProfilerRange none(nullptr, "ignored");
-  }
-  EXPECT_THAT(log.lines, ::testing::ElementsAre("forward", "h.0", "/2", "/1"));
-}
-
 }  // namespace
 }  // namespace shardbench::comm
