@@ -25,6 +25,7 @@ struct CallSpec {
   Phase phase = Phase::kInit;
 
   std::size_t element_size() const { return size_of(dtype); }
+  std::size_t payload_bytes() const { return static_cast<std::size_t>(count) * element_size(); }
 };
 
 constexpr bool reduces(CollectiveKind kind) {

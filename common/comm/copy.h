@@ -16,6 +16,10 @@ inline constexpr std::size_t kStreamedPartBytes = std::size_t{64} << 10;
 /// ordered before later stores of this thread. The ranges must not overlap.
 void copy_streamed(std::byte* to, const std::byte* from, std::size_t bytes);
 
+/// memcpy of what is in no cache to where it shall stay in one: reads from four places at a time.
+/// The ranges must not overlap.
+void copy_from_memory(std::byte* to, const std::byte* from, std::size_t bytes);
+
 /// One part of a call with this payload. The ranges must not overlap.
 inline void copy_part(std::byte* to, const std::byte* from, std::size_t bytes,
                       std::size_t payload_bytes) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/comm/plain_memory.h"
 #include "common/core/error.h"
 #include "common/memory/tracker.h"
 
@@ -83,6 +84,21 @@ TEST_F(Heap, OutlivesItsOwner) {
   heap_.reset();
   segment_.reset();
   std::memset(block.data(), 1, 128);  // still mapped
+}
+
+/// A block that comes again costs no new pages.
+TEST(PlainMemory, IsUsedAgain) {
+  const CategoryScope scope(Category::kCommBuffer);
+  const auto live = [] {
+    return memory::tracker().live()[static_cast<std::size_t>(Category::kCommBuffer)];
+  };
+  const std::int64_t before = live();
+  const void* const first = plain_memory(1 << 20).data();
+  const SymmetricMemory again = plain_memory(1 << 20);
+  EXPECT_EQ(again.data(), first);
+  const SymmetricMemory booked = plain_memory(4096, 100, Category::kCommBuffer);
+  EXPECT_NE(booked.data(), first);
+  EXPECT_EQ(live() - before, (1 << 20) + 100);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "common/comm/call_spec.h"
 #include "common/comm/communicator.h"
+#include "common/comm/shm/stream.h"
 
 namespace shardbench::comm {
 
@@ -35,7 +36,8 @@ class ShmCall : public Work::State {
   CallSpec spec_;
   std::int64_t sequence_;
   std::uint64_t fingerprint_ = 0;
-  SymmetricMemory staging_;  ///< stands for a source that peers cannot reach
+  SymmetricMemory staging_;         ///< stands for a small source that peers cannot reach
+  std::unique_ptr<Stream> stream_;  ///< bytes that go through lanes; null: none, as far as known
   bool moved_ = false;
   bool finished_ = false;  ///< touches no peer's memory any more
   bool complete_ = false;  ///< own output is there

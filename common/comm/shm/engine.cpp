@@ -35,7 +35,8 @@ ShmEngine::ShmEngine(std::shared_ptr<SegmentJob> job, int rank)
       segment_(job_->segment()),
       heap_(job_->heap(rank)),
       rank_(rank),
-      world_size_(job_->world_size()) {
+      world_size_(job_->world_size()),
+      lanes_(*job_, *heap_, rank) {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   crowded_ = world_size_ > cores;
   spin_limit_ = crowded_ ? kSpinsCrowded : kSpins;
@@ -73,13 +74,14 @@ std::shared_ptr<ShmCall> ShmEngine::issue(CallSpec spec) {
   state.next_sequence.store(sequence + 1, std::memory_order_relaxed);
 
   const std::int64_t before = now_ns();
-  const std::uint64_t offset = stage(*call);
+  const Source source = stage(*call);
   if (call->staging_.data() != nullptr) {
     const std::int64_t spent = now_ns() - before;
     call->timing_.move_ns += spent;
     moved_ns_ += spent;
   }
-  publish(*call, offset);
+  if (source.streamed) begin_stream(*call, /*is_source=*/true);
+  publish(*call, source);
   for (int peer = 0; peer < world_size_; ++peer) {
     if (peer != rank_ && has_arrived(sequence, peer)) compare_with(*call, peer);
   }
@@ -87,10 +89,12 @@ std::shared_ptr<ShmCall> ShmEngine::issue(CallSpec spec) {
   pending_.push_back(call);
   const CollectiveKind kind = call->spec_.kind;
   const bool is_root = rank_ == call->spec_.root;
+  if (source.streamed) return call;
   // Nothing to fetch: complete at once, so that no peer has to wait for this rank's next call.
   if (kind == CollectiveKind::kBarrier || (kind == CollectiveKind::kReduce && !is_root) ||
       (kind == CollectiveKind::kBroadcast && is_root)) {
-    move_timed(*call, &ShmEngine::move);
+    timed(*call, &ShmEngine::move);
+    call->moved_ = true;
     mark_finished(*call);
     call->complete_ = kind != CollectiveKind::kBarrier;
     if (call->complete_) call->timing_.completed_ns = now_ns();
@@ -110,12 +114,13 @@ void ShmEngine::await_slot(ShmCall& call) {
   block(call, is_free, missing, {});
 }
 
-void ShmEngine::publish(ShmCall& call, std::uint64_t offset) {
+void ShmEngine::publish(ShmCall& call, const Source& source) {
   const CallSpec& spec = call.spec_;
   SlotEntry& entry = segment_.entry(call.sequence_, rank_);
   entry.fingerprint = call.fingerprint_;
   entry.arrival_ns = now_ns();
-  entry.offset = offset;
+  entry.offset = source.offset;
+  entry.streamed = source.streamed ? 1 : 0;
   entry.count = spec.count;
   entry.root = spec.root;
   entry.kind = static_cast<std::uint8_t>(spec.kind);
@@ -169,18 +174,17 @@ bool ShmEngine::may_move(const ShmCall& call) const {
 
 void ShmEngine::advance(ShmCall& call) {
   const CollectiveKind kind = call.spec_.kind;
-  if (!call.moved_ && may_move(call)) move_timed(call, &ShmEngine::move);
+  if (!call.moved_) try_to_move(call);
   if (call.moved_ && !call.finished_) mark_finished(call);
   if (!call.released_ && call.finished_) call.released_ = all_finished(call.sequence_);
   if (!call.complete_ && call.moved_) {
     // Peers write their slices of an all_reduce; a barrier's output is that all have come.
-    const bool ready = kind == CollectiveKind::kAllReduce ? call.released_
+    const bool written_by_peers = kind == CollectiveKind::kAllReduce && call.stream_ == nullptr;
+    const bool ready = written_by_peers                   ? call.released_
                        : kind == CollectiveKind::kBarrier ? all_arrived(call.sequence_)
                                                           : true;
     if (ready) {
-      if (kind == CollectiveKind::kAllReduce && call.staging_.data() != nullptr) {
-        move_timed(call, &ShmEngine::unstage);
-      }
+      if (written_by_peers && call.staging_.data() != nullptr) timed(call, &ShmEngine::unstage);
       call.complete_ = true;
       call.timing_.completed_ns = now_ns();
     }
@@ -189,10 +193,22 @@ void ShmEngine::advance(ShmCall& call) {
   if (call.released_ && call.complete_) call.staging_ = {};
 }
 
-void ShmEngine::move_timed(ShmCall& call, void (ShmEngine::*mover)(ShmCall&)) {
+void ShmEngine::try_to_move(ShmCall& call) {
+  if (call.stream_ == nullptr) {
+    if (!may_move(call)) return;
+    if (!has_streamed_source(call)) {
+      timed(call, &ShmEngine::move);
+      call.moved_ = true;
+      return;
+    }
+    begin_stream(call, /*is_source=*/false);
+  }
+  timed(call, &ShmEngine::advance_stream);
+}
+
+void ShmEngine::timed(ShmCall& call, void (ShmEngine::*mover)(ShmCall&)) {
   const std::int64_t before = now_ns();
   (this->*mover)(call);
-  call.moved_ = true;
   const std::int64_t spent = now_ns() - before;
   call.timing_.move_ns += spent;
   moved_ns_ += spent;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/comm/shm/call.h"
+#include "common/comm/shm/lanes.h"
 #include "common/comm/shm/peer_window.h"
 #include "common/comm/shm/segment_job.h"
 
@@ -45,16 +46,22 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
  private:
   using Missing = std::function<bool(int peer)>;
   using Done = std::function<bool()>;
+  /// Where peers find what this rank puts in.
+  struct Source {
+    std::uint64_t offset = 0;  ///< in its arena
+    bool streamed = false;     ///< chunks of it come through lanes instead
+  };
 
-  // shm_engine.cpp: what a rank tells its peers, and progress.
+  // engine.cpp: what a rank tells its peers, and progress.
   void await_slot(ShmCall& call);
-  void publish(ShmCall& call, std::uint64_t offset);
+  void publish(ShmCall& call, const Source& source);
   void compare_with(const ShmCall& call, int peer);
   [[noreturn]] void fail_mismatch(const ShmCall& call, int peer);
   void advance(ShmCall& call);
   void mark_finished(ShmCall& call);
   void close(ShmCall& call);
-  void move_timed(ShmCall& call, void (ShmEngine::*mover)(ShmCall&));
+  void timed(ShmCall& call, void (ShmEngine::*mover)(ShmCall&));
+  void try_to_move(ShmCall& call);
   bool may_move(const ShmCall& call) const;
   bool all_arrived(std::int64_t sequence) const;
   bool all_finished(std::int64_t sequence) const;
@@ -62,7 +69,7 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   bool has_finished(std::int64_t sequence, int peer) const;
   std::uint64_t target_of(std::int64_t sequence) const;
 
-  // shm_wait.cpp: blocking, deadlines, who is missing.
+  // wait.cpp: blocking, deadlines, who is missing.
   /// Returns whether `done`; false only when `patience` has passed.
   bool block(ShmCall& call, const Done& done, const Missing& missing, Deadline deadline,
              Patience patience = {});
@@ -73,8 +80,8 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   [[noreturn]] void fail_timeout(const ShmCall& call, const Missing& missing,
                                  std::chrono::nanoseconds waited);
 
-  // shm_move.cpp: staging and the copies.
-  std::uint64_t stage(ShmCall& call);
+  // move.cpp: staging and the copies.
+  Source stage(ShmCall& call);
   void move(ShmCall& call);
   void move_all_gather(ShmCall& call);
   void move_reduction(ShmCall& call);
@@ -86,11 +93,25 @@ class ShmEngine : public std::enable_shared_from_this<ShmEngine> {
   std::size_t source_bytes(const CallSpec& spec, int rank) const;
   PeerWindow window(const ShmCall& call, int peer, PeerWindow::Access access);
 
+  // stream.cpp: chunks through lanes.
+  std::int64_t chunk_elements(const ShmCall& call) const;
+  static bool may_stream(const CallSpec& spec);
+  bool streams_from(const ShmCall& call, int peer) const;
+  bool has_streamed_source(const ShmCall& call) const;
+  void begin_stream(ShmCall& call, bool is_source);
+  bool lanes_are_free_for(const ShmCall& call) const;
+  void advance_stream(ShmCall& call);
+  bool put_chunks(ShmCall& call);
+  bool sum_chunk(ShmCall& call);
+  bool get_chunks(ShmCall& call);
+  PeerWindow lane_window(const ShmCall& call, int peer, bool common);
+
   std::shared_ptr<SegmentJob> job_;
   SharedSegment& segment_;
   std::shared_ptr<SymmetricHeap> heap_;
   int rank_;
   int world_size_;
+  Lanes lanes_;
   bool crowded_;  ///< more ranks than cores: the one awaited needs this core
   int spin_limit_;
   bool shut_down_ = false;

@@ -16,21 +16,6 @@ std::size_t to_bytes(std::int64_t elements, std::size_t element) {
   return static_cast<std::size_t>(elements) * element;
 }
 
-std::size_t payload_bytes(const CallSpec& spec) {
-  return to_bytes(spec.count, spec.element_size());
-}
-
-/// full[segments of a peer] = the peer's shard.
-void fetch_segments(const std::vector<Segment>& segments, std::size_t element, PeerWindow& peer,
-                    std::byte* full, std::size_t payload_bytes) {
-  for (const Segment& segment : segments) {
-    const std::size_t bytes = to_bytes(segment.count, element);
-    if (bytes == 0) continue;
-    copy_part(full + to_bytes(segment.full_offset, element),
-              peer.read(to_bytes(segment.shard_offset, element), bytes), bytes, payload_bytes);
-  }
-}
-
 }  // namespace
 
 /// One past the last byte of what `rank` puts in, from the start of its buffer.
@@ -67,21 +52,22 @@ void ShmEngine::stage_range(ShmCall& call, std::int64_t begin, std::int64_t coun
   const std::size_t element = call.spec_.element_size();
   copy_part(static_cast<std::byte*>(call.staging_.data()) + to_bytes(begin, element),
             call.spec_.source + to_bytes(begin, element), to_bytes(count, element),
-            payload_bytes(call.spec_));
+            call.spec_.payload_bytes());
   count_staging(call, count * static_cast<std::int64_t>(element));
 }
 
-/// Offset in the arena at which peers find this rank's source. A source elsewhere is copied to a
-/// block of the arena first (only what peers will read), which stays until all have finished.
-std::uint64_t ShmEngine::stage(ShmCall& call) {
+/// Where peers find this rank's source. One that lies elsewhere goes through lanes; a small one is
+/// copied to a block of the arena (only what peers will read), which stays until all have finished.
+ShmEngine::Source ShmEngine::stage(ShmCall& call) {
   const CallSpec& spec = call.spec_;
   const std::size_t bytes = source_bytes(spec, rank_);
   const bool rooted =
       spec.kind == CollectiveKind::kReduce || spec.kind == CollectiveKind::kBroadcast;
   // Peers read the root's shard of a broadcast, and everybody's but the root's in a reduce.
   const bool is_read = !rooted || (rank_ == spec.root) == (spec.kind == CollectiveKind::kBroadcast);
-  if (bytes == 0 || world_size_ == 1 || !is_read) return 0;
-  if (heap_->contains(spec.source, bytes)) return heap_->offset_of(spec.source);
+  if (bytes == 0 || world_size_ == 1 || !is_read) return {};
+  if (heap_->contains(spec.source, bytes)) return {heap_->offset_of(spec.source)};
+  if (may_stream(spec)) return {.streamed = true};
   {
     const memory::CategoryScope scope(memory::Category::kCommBuffer);
     call.staging_ = heap_->allocate(bytes);
@@ -110,7 +96,7 @@ std::uint64_t ShmEngine::stage(ShmCall& call) {
     case CollectiveKind::kBarrier:
       break;
   }
-  return heap_->offset_of(call.staging_.data());
+  return {heap_->offset_of(call.staging_.data())};
 }
 
 /// Brings an all_reduce's result back from where peers could write it.
@@ -122,7 +108,7 @@ void ShmEngine::unstage(ShmCall& call) {
   for (const Range part : {Range{0, own.begin}, Range{own.end, spec.count}}) {
     if (part.size() == 0) continue;
     copy_part(spec.target + to_bytes(part.begin, element), staged + to_bytes(part.begin, element),
-              to_bytes(part.size(), element), payload_bytes(spec));
+              to_bytes(part.size(), element), spec.payload_bytes());
     count_staging(call, part.size() * static_cast<std::int64_t>(element));
   }
 }
@@ -147,7 +133,7 @@ void ShmEngine::move(ShmCall& call) {
 
 void ShmEngine::move_all_gather(ShmCall& call) {
   const CallSpec& spec = call.spec_;
-  const std::size_t payload = payload_bytes(spec);
+  const std::size_t payload = spec.payload_bytes();
   spread_segments(spec.layout.segments(rank_), spec.element_size(), spec.source, spec.target,
                   payload);
   // Each rank starts with its successor, so that they do not all read the same shard at once.
@@ -163,10 +149,10 @@ void ShmEngine::move_broadcast(ShmCall& call) {
   const CallSpec& spec = call.spec_;
   const std::vector<Segment>& segments = spec.layout.segments(spec.root);
   if (rank_ == spec.root) {
-    spread_segments(segments, spec.element_size(), spec.source, spec.target, payload_bytes(spec));
+    spread_segments(segments, spec.element_size(), spec.source, spec.target, spec.payload_bytes());
   } else if (spec.layout.count(spec.root) > 0) {
     PeerWindow shard = window(call, spec.root, PeerWindow::Access::kRead);
-    fetch_segments(segments, spec.element_size(), shard, spec.target, payload_bytes(spec));
+    fetch_segments(segments, spec.element_size(), shard, spec.target, spec.payload_bytes());
   }
 }
 

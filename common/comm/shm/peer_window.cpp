@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "common/comm/copy.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {
@@ -59,6 +60,17 @@ std::byte* PeerWindow::write(std::size_t at, std::size_t bytes) {
   SHARDBENCH_CHECK_LE(at + bytes, bytes_);
   written_bytes_ += static_cast<std::int64_t>(bytes);
   return data_ + at;
+}
+
+void fetch_segments(const std::vector<sharding::Segment>& segments, std::size_t element,
+                    PeerWindow& peer, std::byte* full, std::size_t payload_bytes) {
+  for (const sharding::Segment& segment : segments) {
+    const std::size_t bytes = static_cast<std::size_t>(segment.count) * element;
+    if (bytes == 0) continue;
+    copy_part(full + static_cast<std::size_t>(segment.full_offset) * element,
+              peer.read(static_cast<std::size_t>(segment.shard_offset) * element, bytes), bytes,
+              payload_bytes);
+  }
 }
 
 void PeerWindow::protect(int protection) const {

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "common/comm/shm/segment_job.h"
+#include "common/sharding/layout.h"
 
 namespace shardbench::comm {
 
@@ -44,5 +46,9 @@ class PeerWindow {
   std::int64_t read_bytes_ = 0;
   std::int64_t written_bytes_ = 0;
 };
+
+/// full[a peer's segments] = the peer's shard. `payload_bytes`: of the whole call.
+void fetch_segments(const std::vector<sharding::Segment>& segments, std::size_t element,
+                    PeerWindow& peer, std::byte* full, std::size_t payload_bytes);
 
 }  // namespace shardbench::comm

@@ -9,20 +9,16 @@
 #include <cstring>
 #include <utility>
 
+#include "common/comm/block_heap.h"
 #include "common/comm/shm/futex.h"
 #include "common/core/error.h"
 
 namespace shardbench::comm {
 namespace {
 
-constexpr std::size_t kGibibyte = std::size_t{1} << 30;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kLargestArena = kGibibyte;  // the sanitizers leave less address space
-#else
-constexpr std::size_t kLargestArena = 64 * kGibibyte;
-#endif
-constexpr std::size_t kSmallestArena = kGibibyte / 4;
 constexpr std::size_t kArenaAlignment = std::size_t{2} << 20;
+
+constexpr std::size_t kCountersPerLane = 3;
 
 /// Hands out consecutive parts of the segment, each on 64 bytes.
 class Cursor {
@@ -70,7 +66,7 @@ std::string SharedLabel::load() const {
 
 /// Where each table lies from the start of the segment; the same in every process.
 struct SharedSegment::Tables {
-  std::size_t header, ranks, wire, staging, slots, entries, arenas;
+  std::size_t header, ranks, wire, staging, lanes, slots, entries, arenas;
 
   explicit Tables(std::size_t ranks_count) {
     const std::size_t kinds = kCollectiveKindCount * kPhaseCount;
@@ -79,6 +75,7 @@ struct SharedSegment::Tables {
     ranks = cursor.take<RankState>(ranks_count);
     wire = cursor.take<std::atomic<std::int64_t>>(kinds * ranks_count * ranks_count);
     staging = cursor.take<std::atomic<std::int64_t>>(kinds * ranks_count);
+    lanes = cursor.take<LaneCounter>(kCountersPerLane * ranks_count * ranks_count);
     slots = cursor.take<SlotHead>(kSlotCount);
     entries = cursor.take<SlotEntry>(kSlotCount * ranks_count);
     arenas = cursor.end();
@@ -137,6 +134,7 @@ void SharedSegment::place(const Tables& tables) {
   ranks_ = reinterpret_cast<RankState*>(base_ + tables.ranks);
   wire_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + tables.wire);
   staging_ = reinterpret_cast<std::atomic<std::int64_t>*>(base_ + tables.staging);
+  lanes_ = reinterpret_cast<LaneCounter*>(base_ + tables.lanes);
   slots_ = reinterpret_cast<SlotHead*>(base_ + tables.slots);
   entries_ = reinterpret_cast<SlotEntry*>(base_ + tables.entries);
   arenas_ = base_ + tables.arenas;
@@ -158,6 +156,16 @@ std::atomic<std::int64_t>& SharedSegment::staging(CollectiveKind kind, Phase pha
   const std::size_t table =
       static_cast<std::size_t>(kind) * kPhaseCount + static_cast<std::size_t>(phase);
   return staging_[table * static_cast<std::size_t>(world_size_) + static_cast<std::size_t>(rank)];
+}
+
+std::atomic<std::uint64_t>& SharedSegment::lane_put(int source, int lane) const {
+  const int pair = source * world_size_ + lane;
+  return lanes_[static_cast<std::size_t>(pair) * kCountersPerLane].chunks;
+}
+
+std::atomic<std::uint64_t>& SharedSegment::lane_taken(int source, int reader, bool common) const {
+  const int pair = source * world_size_ + reader;
+  return lanes_[static_cast<std::size_t>(pair) * kCountersPerLane + (common ? 2 : 1)].chunks;
 }
 
 void SharedSegment::signal() {

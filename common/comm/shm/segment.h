@@ -37,6 +37,7 @@ struct alignas(64) RankState {
   std::atomic<std::int64_t> sequence;    ///< of that collective
   std::atomic<std::uint32_t> phase;
   std::atomic<std::uint32_t> ended;  ///< its function returned
+  std::atomic<std::uint64_t> lanes;  ///< where its chunks lie in its arena (see Lanes)
   SharedLabel unit;
 };
 
@@ -53,6 +54,7 @@ struct alignas(64) SlotEntry {
   std::uint8_t kind;
   DType dtype;
   std::uint8_t op;
+  std::uint8_t streamed;  ///< its buffer is out of reach: chunks of it come through lanes
   char label[kLabelBytes];
 };
 
@@ -62,6 +64,11 @@ struct SlotHead {
   alignas(64) std::atomic<std::uint64_t> arrived;
   alignas(64) std::atomic<std::uint64_t> finished;
   alignas(64) std::atomic<std::uint64_t> closed;
+};
+
+/// How many chunks have been put into a lane, or taken out of it by one reader. Only grows.
+struct alignas(64) LaneCounter {
+  std::atomic<std::uint64_t> chunks;
 };
 
 /// Each who aborts writes its own candidate in full, then tries to become the winner: a process
@@ -108,6 +115,11 @@ class SharedSegment {
                                   int destination) const;
   std::atomic<std::int64_t>& staging(CollectiveKind kind, Phase phase, int rank) const;
 
+  /// Chunks that `source` has put into one of its lanes.
+  std::atomic<std::uint64_t>& lane_put(int source, int lane) const;
+  /// Chunks that `reader` has taken out of `source`'s lane to it, or out of the common one.
+  std::atomic<std::uint64_t>& lane_taken(int source, int reader, bool common) const;
+
   std::byte* arena(int rank) const {
     return arenas_ + arena_bytes_ * static_cast<std::size_t>(rank);
   }
@@ -135,6 +147,7 @@ class SharedSegment {
   SlotEntry* entries_ = nullptr;
   std::atomic<std::int64_t>* wire_ = nullptr;
   std::atomic<std::int64_t>* staging_ = nullptr;
+  LaneCounter* lanes_ = nullptr;  ///< [source][peer]: put, taken, taken of the common one
   std::byte* arenas_ = nullptr;
 };
 

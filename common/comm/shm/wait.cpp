@@ -19,6 +19,7 @@ constexpr nanoseconds kLongestSpin = std::chrono::milliseconds(2);
 bool ShmEngine::misses(const ShmCall& call, Goal goal, int peer) const {
   const bool comes = has_arrived(call.sequence_, peer);
   if (goal == Goal::kArrived) return !comes;
+  if (call.stream_ != nullptr) return !comes || !has_finished(call.sequence_, peer);
   if (goal == Goal::kReleased) return !has_finished(call.sequence_, peer);
   if (call.spec_.kind == CollectiveKind::kBroadcast) return peer == call.spec_.root && !comes;
   return all_arrived(call.sequence_) ? !has_finished(call.sequence_, peer) : !comes;

@@ -31,6 +31,7 @@ class Context {
 
   int rank() const { return comm.rank(); }
   int world_size() const { return comm.world_size(); }
+  bool symmetric() const { return symmetric_; }
   const WireMatrix* wire() const { return wire_; }
   WireRule wire_rule() const { return rule_; }
 

@@ -66,20 +66,20 @@ void leaving_serves_peers(Context& context) {
 }
 
 /// A gather stays open while other calls go by; all buffers are used again in every step.
-void interleaved_kinds(Context& context) {
+void interleaved(Context& context, std::int64_t count, int steps) {
   Communicator& comm = context.comm;
   const int world = context.world_size();
-  const ShardLayout layout = ShardLayout::even(50, world);
-  TestBuffer shard = context.buffer(DType::kFloat32, 50);
-  TestBuffer full = context.buffer(DType::kFloat32, 50);
-  TestBuffer grads = context.buffer(DType::kFloat32, 50);
-  TestBuffer total = context.buffer(DType::kFloat32, 50);
+  const ShardLayout layout = ShardLayout::even(count, world);
+  TestBuffer shard = context.buffer(DType::kFloat32, count);
+  TestBuffer full = context.buffer(DType::kFloat32, count);
+  TestBuffer grads = context.buffer(DType::kFloat32, count);
+  TestBuffer total = context.buffer(DType::kFloat32, count);
   TestBuffer loss = context.buffer(DType::kFloat64, 1);
-  for (int step = 0; step < 150; ++step) {
+  for (int step = 0; step < steps; ++step) {
     for (std::int64_t i = 0; i < layout.count(context.rank()); ++i) {
       shard.set(i, step + context.rank());
     }
-    for (std::int64_t i = 0; i < 50; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       grads.set(i, step);
       total.set(i, 7);
     }
@@ -105,6 +105,11 @@ void interleaved_kinds(Context& context) {
                      total.get(0));
     }
   }
+}
+
+void interleaved_kinds(Context& context) {
+  interleaved(context, 50, 150);
+  interleaved(context, 130'007, 4);
 }
 
 /// Times of a call are ordered, and its states follow from each other.

@@ -41,13 +41,17 @@ void expect_floats(Context& context, std::string_view what, const float* data, s
   }
 }
 
-void scatter_gather_equals_all_reduce(Context& context, std::int64_t bytes) {
+/// `symmetric`: this rank's memory; it may differ from that of others.
+void scatter_gather_equals_all_reduce(Context& context, std::int64_t bytes, bool symmetric) {
   const std::int64_t count = bytes / 4;
   Communicator& comm = context.comm;
   const ShardLayout layout = ShardLayout::even(count, context.world_size());
-  TestBuffer full = context.buffer(DType::kFloat32, count);
-  TestBuffer data = context.buffer(DType::kFloat32, count);
-  TestBuffer shard = context.buffer(DType::kFloat32, layout.shard_extent(context.rank()));
+  const auto buffer = [&](std::int64_t elements) {
+    return TestBuffer(comm, symmetric, DType::kFloat32, elements);
+  };
+  TestBuffer full = buffer(count);
+  TestBuffer data = buffer(count);
+  TestBuffer shard = buffer(layout.shard_extent(context.rank()));
   float* const in = floats(full);
   float* const reduced = floats(data);
   for (std::int64_t i = 0; i < count; ++i) in[i] = reduced[i] = large_value(context.rank(), i);
@@ -64,15 +68,23 @@ void scatter_gather_equals_all_reduce(Context& context, std::int64_t bytes) {
 }
 
 void some_mib(Context& context) {
-  scatter_gather_equals_all_reduce(context, 3 * kMiB + 28);
-  scatter_gather_equals_all_reduce(context, 8 * kMiB + 12);
+  scatter_gather_equals_all_reduce(context, 3 * kMiB + 28, context.symmetric());
+  scatter_gather_equals_all_reduce(context, 8 * kMiB + 12, context.symmetric());
 }
 
-void many_chunks(Context& context) { scatter_gather_equals_all_reduce(context, 20 * kMiB + 4); }
+void many_chunks(Context& context) {
+  scatter_gather_equals_all_reduce(context, 20 * kMiB + 4, context.symmetric());
+}
+
+/// Peers reach the memory of some ranks, and not that of the others.
+void memory_differs_by_rank(Context& context) {
+  const bool is_even = context.rank() % 2 == 0;
+  scatter_gather_equals_all_reduce(context, 2 * kMiB + 20, is_even == context.symmetric());
+}
 
 /// Small and large segments by turns, in another order in the shard, with gaps in both; a root's
 /// reduce and broadcast over them.
-void mixed_segments(Context& context) {
+void segments_in(Context& context, bool symmetric) {
   const int world = context.world_size();
   std::vector<std::vector<Segment>> by_rank(static_cast<std::size_t>(world));
   std::int64_t at = 3;
@@ -85,8 +97,8 @@ void mixed_segments(Context& context) {
   const ShardLayout layout(by_rank);
   const std::vector<Segment>& own = layout.segments(context.rank());
   Communicator& comm = context.comm;
-  TestBuffer full = context.buffer(DType::kFloat32, layout.full_extent());
-  TestBuffer shard = context.buffer(DType::kFloat32, layout.shard_extent(context.rank()));
+  TestBuffer full(comm, symmetric, DType::kFloat32, layout.full_extent());
+  TestBuffer shard(comm, symmetric, DType::kFloat32, layout.shard_extent(context.rank()));
   const CallTag tag{"mixed", Phase::kForward};
   for (int root = 0; root < world; ++root) {
     for (std::int64_t i = 0; i < full.count(); ++i) {
@@ -121,11 +133,18 @@ void mixed_segments(Context& context) {
   expect_full("broadcast");
 }
 
+void mixed_segments(Context& context) {
+  segments_in(context, context.symmetric());
+  segments_in(context, (context.rank() % 2 == 0) == context.symmetric());
+}
+
 }  // namespace
 
 const std::vector<Case>& large_cases() {
-  static const std::vector<Case> cases = {
-      {"some MiB", some_mib}, {"many chunks", many_chunks}, {"mixed segments", mixed_segments}};
+  static const std::vector<Case> cases = {{"some MiB", some_mib},
+                                          {"many chunks", many_chunks},
+                                          {"memory differs by rank", memory_differs_by_rank},
+                                          {"mixed segments", mixed_segments}};
   return cases;
 }
 

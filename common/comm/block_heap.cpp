@@ -1,4 +1,4 @@
-#include "common/comm/shm/heap.h"
+#include "common/comm/block_heap.h"
 
 #include <algorithm>
 
@@ -12,25 +12,23 @@ constexpr std::size_t kAlignment = 64;
 
 }  // namespace
 
-SymmetricHeap::SymmetricHeap(std::shared_ptr<SharedSegment> segment, int rank)
-    : segment_(std::move(segment)),
-      rank_(rank),
-      base_(segment_->arena(rank)),
-      size_(segment_->arena_bytes()) {
+BlockHeap::BlockHeap(std::shared_ptr<void> memory, std::byte* base, std::size_t size,
+                     std::string name)
+    : memory_(std::move(memory)), base_(base), size_(size), name_(std::move(name)) {
   insert_free(0, size_);
 }
 
-void SymmetricHeap::insert_free(std::size_t offset, std::size_t size) {
+void BlockHeap::insert_free(std::size_t offset, std::size_t size) {
   free_.emplace(offset, size);
   free_by_size_.emplace(size, offset);
 }
 
-void SymmetricHeap::erase_free(std::map<std::size_t, std::size_t>::iterator block) {
+void BlockHeap::erase_free(std::map<std::size_t, std::size_t>::iterator block) {
   free_by_size_.erase({block->second, block->first});
   free_.erase(block);
 }
 
-SymmetricMemory SymmetricHeap::allocate(std::size_t bytes, std::size_t booked) {
+SymmetricMemory BlockHeap::allocate(std::size_t bytes, std::size_t booked) {
   // Distinct addresses also for empty blocks; no rounding past the largest number.
   const std::size_t size =
       std::max(kAlignment, (std::min(bytes, size_) + kAlignment - 1) / kAlignment * kAlignment);
@@ -41,9 +39,10 @@ SymmetricMemory SymmetricHeap::allocate(std::size_t bytes, std::size_t booked) {
     const auto fit = free_by_size_.lower_bound({size, 0});
     if (fit == free_by_size_.end() || bytes > size_) {
       throw UserError::format(
-          "rank {} asks for {} bytes of symmetric memory, but its arena of {} bytes has no free "
-          "block that large ({} in use): use a smaller model or batch, or raise ulimit -v",
-          rank_, bytes, size_, used_bytes_);
+          "{} bytes are asked for, but {} of {} bytes has no free block that large ({} in use): "
+          "use "
+          "a smaller model or batch, or raise ulimit -v",
+          bytes, name_, size_, used_bytes_);
     }
     offset = fit->second;
     const std::size_t rest = fit->first - size;
@@ -56,13 +55,13 @@ SymmetricMemory SymmetricHeap::allocate(std::size_t bytes, std::size_t booked) {
   return SymmetricMemory(shared_from_this(), base_ + offset, bytes);
 }
 
-void SymmetricHeap::release(void* data) {
+void BlockHeap::release(void* data) {
   Used block;
   {
     const std::lock_guard lock(mutex_);
     std::size_t offset = offset_of(data);
     const auto used = used_.find(offset);
-    SHARDBENCH_CHECK(used != used_.end(), "no block of rank {} starts at offset {}", rank_, offset);
+    SHARDBENCH_CHECK(used != used_.end(), "no block of {} starts at offset {}", name_, offset);
     block = used->second;
     used_.erase(used);
     used_bytes_ -= block.size;
@@ -86,12 +85,12 @@ void SymmetricHeap::release(void* data) {
   memory::tracker().remove(block.category, static_cast<std::int64_t>(block.asked));
 }
 
-bool SymmetricHeap::contains(const void* data, std::size_t bytes) const {
+bool BlockHeap::contains(const void* data, std::size_t bytes) const {
   const auto* begin = static_cast<const std::byte*>(data);
   return begin >= base_ && begin + bytes <= base_ + size_;
 }
 
-std::size_t SymmetricHeap::used_bytes() const {
+std::size_t BlockHeap::used_bytes() const {
   const std::lock_guard lock(mutex_);
   return used_bytes_;
 }
