@@ -24,10 +24,12 @@ constexpr std::size_t kClassCount = 512;
 struct alignas(kUnit) Header {
   Header* next = nullptr;    // in the free list
   std::size_t bytes = 0;     // asked for
+  std::size_t unused = 0;    // of these, there only for where data start: booked as kOther
   std::size_t capacity = 0;  // behind the header
   std::size_t size_class = 0;
   std::atomic<Category> category{Category::kOther};
 
+  std::int64_t used_bytes() const { return static_cast<std::int64_t>(bytes - unused); }
   void* data() { return reinterpret_cast<std::byte*>(this) + sizeof(Header); }
   static Header* of(void* data) {
     return reinterpret_cast<Header*>(static_cast<std::byte*>(data) - sizeof(Header));
@@ -67,8 +69,10 @@ class CachingAllocator final : public c10::Allocator {
 
   void give_back(void* data) {
     Header* const header = Header::of(data);
-    tracker().remove(header->category.load(std::memory_order_relaxed),
-                     static_cast<std::int64_t>(header->bytes));
+    tracker().remove(header->category.load(std::memory_order_relaxed), header->used_bytes());
+    if (header->unused > 0) {
+      tracker().remove(Category::kOther, static_cast<std::int64_t>(header->unused));
+    }
     if (poison_.load(std::memory_order_relaxed)) std::memset(data, 0xFF, header->capacity);
     const std::lock_guard lock(mutex_);
     header->next = free_[header->size_class];
@@ -105,6 +109,7 @@ class CachingAllocator final : public c10::Allocator {
     Header* header = take_cached(wanted);
     if (header == nullptr) header = take_from_system(wanted);
     header->bytes = bytes;
+    header->unused = 0;
     header->category.store(current_category(), std::memory_order_relaxed);
     tracker().add(current_category(), static_cast<std::int64_t>(bytes));
     if (poison_.load(std::memory_order_relaxed)) {
@@ -166,23 +171,44 @@ c10::Allocator& tracking_allocator() { return allocator(); }
 
 void retag_on_devices_by(void (*book)(const void*, Category)) { device_book = book; }
 
-void retag(const at::Tensor& tensor, Category category) {
-  if (!tensor.defined() || !tensor.has_storage()) return;
+namespace {
+
+/// The header of a tensor whose memory is from here, else null.
+Header* header_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage() || !tensor.is_cpu()) return nullptr;
   // Unchecked: a resharded parameter's storage refuses ordinary access. Memory that is not from
   // here has another deleter, and no header in front of it.
   c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   const c10::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
-  if (!tensor.is_cpu()) {
-    auto* const book = device_book.load(std::memory_order_relaxed);
-    if (book != nullptr && pointer.get() != nullptr) book(pointer.get(), category);
-    return;
-  }
-  if (pointer.get_deleter() != &free_block || pointer.get_context() == nullptr) return;
-  Header* const header = Header::of(pointer.get_context());
+  if (pointer.get_deleter() != &free_block || pointer.get_context() == nullptr) return nullptr;
+  return Header::of(pointer.get_context());
+}
+
+void retag_on_device(const at::Tensor& tensor, Category category) {
+  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
+  const void* const data = storage._mutable_data_ptr_no_checks().get();
+  auto* const book = device_book.load(std::memory_order_relaxed);
+  if (book != nullptr && data != nullptr) book(data, category);
+}
+
+}  // namespace
+
+void retag(const at::Tensor& tensor, Category category) {
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  if (!tensor.is_cpu()) return retag_on_device(tensor, category);
+  Header* const header = header_of(tensor);
+  if (header == nullptr) return;
   const Category before = header->category.exchange(category, std::memory_order_relaxed);
-  if (before != category) {
-    tracker().retag(before, category, static_cast<std::int64_t>(header->bytes));
-  }
+  if (before != category) tracker().retag(before, category, header->used_bytes());
+}
+
+void book_as_unused(const at::Tensor& tensor, std::int64_t bytes) {
+  Header* const header = header_of(tensor);
+  if (header == nullptr) return;
+  SHARDBENCH_CHECK(bytes >= 0 && bytes <= header->used_bytes(), "{} of {} bytes unused", bytes,
+                   header->used_bytes());
+  tracker().retag(header->category.load(std::memory_order_relaxed), Category::kOther, bytes);
+  header->unused += static_cast<std::size_t>(bytes);
 }
 
 void poison_freed(bool on) { allocator().poison(on); }

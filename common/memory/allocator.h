@@ -24,6 +24,9 @@ c10::Allocator& tracking_allocator();
 /// Books the tensor's whole storage under `category` from now on. Does nothing for a tensor whose
 /// memory is not from the tracking allocator (undefined, empty, bound from elsewhere, resharded).
 void retag(const at::Tensor& tensor, Category category);
+/// Books `bytes` of the tensor's storage as kOther until it is freed: they are there only so that
+/// data start where they should. Does nothing where retag does nothing, and on other devices.
+void book_as_unused(const at::Tensor& tensor, std::int64_t bytes);
 /// Who books memory of other devices: called by retag for tensors there. For the whole process.
 void retag_on_devices_by(void (*book)(const void* data, Category category));
 

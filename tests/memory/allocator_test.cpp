@@ -49,6 +49,27 @@ TEST_F(AllocatorTest, FreedUnderTheCategoryItWasBookedUnder) {
   EXPECT_EQ(live(Category::kOptimizer), before);
 }
 
+TEST_F(AllocatorTest, UnusedBytesAreOther) {
+  const std::int64_t optimizer = live(Category::kOptimizer);
+  const std::int64_t other = live(Category::kOther);
+  {
+    const CategoryScope scope(Category::kOptimizer);
+    const at::Tensor tensor = at::zeros({1000});
+    book_as_unused(tensor, 96);
+    EXPECT_EQ(live(Category::kOptimizer) - optimizer, 3904);
+    EXPECT_EQ(live(Category::kOther) - other, 96);
+    retag(tensor, Category::kParam);
+    EXPECT_EQ(live(Category::kOptimizer), optimizer);
+    EXPECT_EQ(live(Category::kOther) - other, 96);
+    EXPECT_THROW(book_as_unused(tensor, 3905), InvariantError);
+  }
+  EXPECT_EQ(live(Category::kOptimizer), optimizer);
+  EXPECT_EQ(live(Category::kOther), other);
+  const CategoryScope scope(Category::kOptimizer);
+  const at::Tensor next = at::zeros({1000});  // the same block again, all of it in use
+  EXPECT_EQ(live(Category::kOptimizer) - optimizer, 4000);
+}
+
 TEST_F(AllocatorTest, AlignedAndWholeForEverySize) {
   std::vector<at::Tensor> tensors;
   for (std::int64_t bytes = 1; bytes < 3'000'000; bytes += 1 + bytes / 3) {

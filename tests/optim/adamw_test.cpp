@@ -126,6 +126,27 @@ TEST(AdamW, BitsDoNotDependOnCutsOrAlignment) {
   EXPECT_TRUE(run({100, n}, 3).equal(whole));
 }
 
+/// Lines of values and moments that are used together are in different sets of the first cache.
+TEST(AdamW, LargeStatesStartAQuarterOfAPageApart) {
+  constexpr std::int64_t kCount = (1 << 18) + 48;
+  Parameter parameter("p", {kCount}, Init::constant(0));
+  parameter.set_index(0);
+  const at::Tensor memory = at::zeros({2 * kCount + 16});
+  for (const std::int64_t shift : {0, 16}) {
+    float* const value = memory.mutable_data_ptr<float>() + shift;
+    const Owned owned{{{&parameter, 0, kCount, value, value + kCount, 0}}, kCount};
+    const auto optimizer = make_optimizer({}, owned);
+    const auto at = [](const float* data) { return reinterpret_cast<std::uintptr_t>(data) % 4096; };
+    const OwnedPiece& piece = owned.pieces[0];
+    const float* const m = optimizer->first_moment(piece);
+    const float* const v = optimizer->second_moment(piece);
+    EXPECT_EQ(at(m), (at(value) + 1024) % 4096);
+    EXPECT_EQ(at(v), (at(value) + 2048) % 4096);
+    EXPECT_GE(v - m, kCount);
+    EXPECT_EQ(v[kCount - 1], 0.0f);
+  }
+}
+
 TEST(Sgd, EqualsTorchWithMomentumAndDecay) {
   at::manual_seed(4);
   Pair pair(77);
