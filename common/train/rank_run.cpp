@@ -86,7 +86,7 @@ class Injector {
 std::unique_ptr<comm::Recorder> make_comm(const RunConfig& config, const comm::Seat& seat,
                                           comm::Transport transport) {
   rank_context() = {seat.rank, config.world_size, transport.ranks->backend().data()};
-  if (config.options.collectives == CollectiveMode::kStaged) {
+  if (config.options.collectives != CollectiveMode::kDirect) {
     transport.ranks = comm::with_staging(std::move(transport.ranks));
   }
   if (config.comm_thread) transport.ranks = comm::with_comm_thread(std::move(transport.ranks));

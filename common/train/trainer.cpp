@@ -60,7 +60,7 @@ StepRecord Trainer::step(std::int64_t index) {
   Strategy& strategy = *parts_.strategy;
   const bool stepped_in_backward = config_.options.optimizer_in_backward;
   squares_ = {};
-  taking_ns_ = 0;
+  noting_ns_ = taking_ns_ = 0;
   optimizer_->set_lr(learning_rate(config_.optimizer, index));
   strategy.begin_step();
   for (int micro = 0; micro < config_.accumulation; ++micro) {
@@ -101,7 +101,7 @@ StepRecord Trainer::step(std::int64_t index) {
   fence("step ends");
   const StepClock::Times times = parts_.clock->read();
   record.forward_ns = times.forward_ns;
-  record.backward_ns = times.backward_ns - taking_ns_;
+  record.backward_ns = times.backward_ns - noting_ns_ - taking_ns_;
   record.optimizer_ns = times.optimizer_ns + taking_ns_;
   record.step_ns = record.forward_ns + record.backward_ns + record.optimizer_ns;
   for (const comm::CallRecord& call : parts_.comm->calls()) {
@@ -189,8 +189,10 @@ void Trainer::take(std::span<const OwnedPiece> pieces, const std::vector<char>& 
   const std::int64_t start = now_ns();
   optim::add_squares(pieces, used, squares_);
   if (!digested_) digest_gradients(pieces);
+  const std::int64_t noted = now_ns();
   optimizer_->step(pieces, used, 1.0f);
-  taking_ns_ += now_ns() - start;
+  noting_ns_ += noted - start;
+  taking_ns_ += now_ns() - noted;
 }
 
 void Trainer::digest_gradients(std::span<const OwnedPiece> pieces) {

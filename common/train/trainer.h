@@ -65,7 +65,8 @@ class Trainer {
   std::vector<std::uint64_t> first_gradients_;
   // With the optimizer in backward, of the step that runs:
   optim::ExactSum squares_;
-  std::int64_t taking_ns_ = 0;
+  std::int64_t noting_ns_ = 0;  ///< of backward, for what is only shown: norms and digests
+  std::int64_t taking_ns_ = 0;  ///< of backward, in the optimizer
 };
 
 /// Time in which the calls (metrics left out) communicated. With an emulated link: from issue to
