@@ -18,6 +18,8 @@ lean_units=(--units size:5M --sparse-embedding) # embedding and head are units o
 fsdp2="fsdp2,fsdp2-blocks"
 peers=(--strategy "ddp,zero1,zero3,fsdp" "${lean_units[@]}" --peers "ddp,zero-optimizer,ds-zero3,$fsdp2"
   --threads 1 --limit --table peers)
+peers_staged=(--strategy "ddp,zero1" "${lean_units[@]}" --collectives staged --peers "ddp,zero-optimizer"
+  --threads 1 --repetitions 2 --limit --table peers)
 peers_bf16=(--strategy fsdp --dtype bf16 "${lean_units[@]}" --peers "$fsdp2"
   --threads 1 --repetitions 2 --limit --table peers)
 peers_lean=(--strategy fsdp --split-head 8 --optimizer-in-backward --collectives in-place --peers fsdp2
@@ -52,6 +54,7 @@ arguments_of() {
     gpt2-untied) printf '%s\n' compare "${gpt2[@]}" ;;
     peers-128) printf '%s\n' compare "${gpt2[@]}" "${peers[@]}" --repetitions 2 --steps "${PEER_STEPS:-6}" ;;
     peers-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers[@]}" --steps "${PEER_STEPS:-6}" ;;
+    peers-staged-128) printf '%s\n' compare "${gpt2[@]}" "${peers_staged[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-bf16-128) printf '%s\n' compare "${gpt2[@]}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-bf16-512) printf '%s\n' compare "${gpt2[@]/%128/512}" "${peers_bf16[@]}" --steps "${PEER_STEPS:-6}" ;;
     peers-lean-128) printf '%s\n' compare "${gpt2[@]}" "${peers_lean[@]}" --steps "${PEER_STEPS:-6}" ;;
@@ -88,8 +91,8 @@ names=(default memory traffic time worlds stages stages-worlds scaling scaling-s
   collectives-4 train-ddp train-zero3 train-fsdp loss-fp32 loss-bf16)
 
 # Need other frameworks, 5.5 GB, and are made when they are named only.
-peer_names=(peers-128 peers-512 peers-bf16-128 peers-bf16-512 peers-lean-128 peers-lean-512
-  peers-collectives peers-collectives-4)
+peer_names=(peers-128 peers-512 peers-staged-128 peers-bf16-128 peers-bf16-512 peers-lean-128
+  peers-lean-512 peers-collectives peers-collectives-4)
 
 # The value of --table among the arguments, or brief.
 table_of() {

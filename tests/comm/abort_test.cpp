@@ -146,6 +146,49 @@ TEST_P(Abort, RankThatLeavesEarly) {
   EXPECT_EQ(outcome.results[0], "left");
 }
 
+// Of memory that peers do not reach, a root hands over chunk by chunk: it needs its readers.
+TEST_P(Abort, ReaderOfARootsChunksThatLeavesEarly) {
+  const JobOutcome outcome = testing::outcome_of(
+      2,
+      [](Rank& rank) -> std::string {
+        if (rank.rank == 1) return "left";
+        constexpr std::int64_t kCount = 4 << 20;
+        std::vector<float> values(static_cast<std::size_t>(kCount), 1);
+        const Buffer buffer{values.data(), kCount, DType::kFloat32};
+        const auto layout = sharding::ShardLayout::contiguous({kCount, 0});
+        rank.comm.broadcast(layout, 0, buffer, buffer, {"weights", Phase::kForward}).wait();
+        return "";
+      },
+      options(seconds(3600)));
+  ASSERT_FALSE(outcome.ok);
+  EXPECT_EQ(outcome.failure->rank, 1);
+  EXPECT_THAT(outcome.failure->message,
+              AllOf(HasSubstr("rank 1 ended"), HasSubstr("broadcast #0 'weights'")));
+}
+
+// It has issued the call, and then does not come back for the chunks.
+TEST_P(Abort, TimeoutNamesWhoStopsReadingChunks) {
+  if (GetParam() == RankMode::kCarried) GTEST_SKIP() << "its thread reads on";
+  const JobOutcome outcome = testing::outcome_of(
+      2,
+      [](Rank& rank) -> std::string {
+        constexpr std::int64_t kCount = 4 << 20;
+        std::vector<float> values(static_cast<std::size_t>(kCount), 1);
+        Work work = rank.comm.all_reduce({values.data(), kCount, DType::kFloat32}, ReduceOp::kSum,
+                                         {"bucket", Phase::kBackward});
+        while (rank.rank == 1 && !rank.job->aborted()) {
+          std::this_thread::sleep_for(milliseconds(5));
+        }
+        work.wait();
+        return "";
+      },
+      options(milliseconds(400)));
+  ASSERT_FALSE(outcome.ok);
+  EXPECT_EQ(outcome.failure->reason, Reason::kTimeout);
+  EXPECT_EQ(outcome.failure->rank, 1);
+  EXPECT_THAT(outcome.failure->message, HasSubstr("all_reduce #0 'bucket'"));
+}
+
 TEST_P(Abort, StallOutsideAnyCollective) {
   const JobOutcome outcome = testing::outcome_of(
       2,

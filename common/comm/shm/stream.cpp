@@ -129,14 +129,16 @@ bool ShmEngine::lanes_are_free_for(const ShmCall& call) const {
 void ShmEngine::advance_stream(ShmCall& call) {
   Stream& stream = *call.stream_;
   if (!lanes_are_free_for(call)) return;
-  for (bool moves = true; moves;) {
+  for (;;) {
     stream.met = stream.met || may_move(call);
-    moves = put_chunks(call);
+    bool moves = put_chunks(call);
     if (stream.met) {
       moves = sum_chunk(call) || moves;
       moves = get_chunks(call) || moves;
     }
-    if (moves) segment_.signal();
+    if (!moves) break;
+    ++stream.chunks;
+    segment_.signal();
   }
   call.moved_ = stream.done();
 }

@@ -55,6 +55,7 @@ struct Stream {
   std::vector<SegmentCursor> to_get;  ///< by source, into this rank's full buffer
   SegmentCursor to_sum;               ///< into this rank's part
   bool met = false;                   ///< peers' buffers are known
+  std::int64_t chunks = 0;            ///< rounds in which some came or went
 
   bool done() const {
     const auto is_done = [](const SegmentCursor& cursor) { return cursor.done(); };

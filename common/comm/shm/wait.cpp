@@ -60,6 +60,8 @@ bool ShmEngine::block(ShmCall& call, const Done& done, const Missing& missing, D
   const Clock::time_point given_up = patience ? start + *patience : Clock::time_point::max();
   const int spins = patience ? 0 : spin_limit_;
   const std::int64_t moved_before = moved_ns_;
+  Clock::time_point active = start;  // when this call's chunks last came or went
+  std::int64_t chunks = 0;
   bool is_done = false;
   std::atomic<std::uint32_t>& events = segment_.header().events;
   for (;;) {
@@ -72,7 +74,11 @@ bool ShmEngine::block(ShmCall& call, const Done& done, const Missing& missing, D
     for (int i = 0; i < spins && events.load(std::memory_order_relaxed) == seen; ++i) cpu_pause();
     if (events.load() != seen) continue;
     fail_if_ended(call, done, missing);
-    if (!patience && is_about_to_end(call, now - start)) continue;
+    if (call.stream_ != nullptr && call.stream_->chunks != chunks) {
+      chunks = call.stream_->chunks;
+      active = now;
+    }
+    if (!patience && is_about_to_end(call, now - active)) continue;
     sleep(seen, std::min<std::chrono::nanoseconds>(kSlice, std::min(end, given_up) - now));
   }
   const std::int64_t elapsed =
@@ -82,8 +88,12 @@ bool ShmEngine::block(ShmCall& call, const Done& done, const Missing& missing, D
 }
 
 /// Peers move about as much as this rank and are done when as much time again has passed as it took
-/// here. After a short move sleeping, and being woken, would take longer than that.
+/// here. After a short move sleeping, and being woken, would take longer than that. So it would
+/// between two chunks.
 bool ShmEngine::is_about_to_end(const ShmCall& call, nanoseconds waited) const {
+  if (call.stream_ != nullptr && call.stream_->chunks > 0 && !call.moved_) {
+    return !crowded_ && waited < kLongestSpin;
+  }
   const nanoseconds expected(2 * call.timing_.move_ns);
   return !crowded_ && call.moved_ && waited < std::min(expected, kLongestSpin);
 }
