@@ -10,6 +10,7 @@
 
 #include "common/ops/dtype.h"
 #include "common/ops/on_host.h"
+#include "common/ops/openblas.h"
 #include "common/ops/shapes.h"
 #include "common/ops/store.h"
 
@@ -174,6 +175,8 @@ bool available(Candidate candidate, DType dtype) {
       return matmul_runs(dtype);
     case Candidate::kWidened:  // fp16 by rule, where LibTorch has nothing better
       return dtype == DType::kBFloat16 || (dtype == DType::kFloat16 && !matmul_runs(dtype));
+    case Candidate::kOpenBlas:
+      return dtype == DType::kFloat32 && openblas::available();
   }
   return false;
 }
@@ -188,6 +191,10 @@ at::Tensor linear_by(Candidate candidate, const at::Tensor& x, const at::Tensor&
     y = widened_linear(rows, weight, bias);
   } else if (candidate == Candidate::kOneDnnLinear) {
     y = pointwise(rows.contiguous(), weight, bias);
+  } else if (candidate == Candidate::kOpenBlas) {
+    y = empty_product(rows, weight.size(0));
+    if (bias.defined()) y.copy_(bias.expand_as(y));
+    openblas::matmul(rows.contiguous(), weight.t(), y, /*accumulate=*/bias.defined());
   } else {
     y = empty_product(rows, weight.size(0));
     at::native::mkldnn_matmul(rows.contiguous(), weight.t(), y, 0.0f, 1.0f);
@@ -206,6 +213,9 @@ at::Tensor linear_input_grad_by(Candidate candidate, const at::Tensor& grad,
     dx = widened_input_grad(rows, weight);
   } else if (candidate == Candidate::kOneDnnLinear) {
     dx = pointwise(rows.contiguous(), weight.t(), {});
+  } else if (candidate == Candidate::kOpenBlas) {
+    dx = empty_product(rows, weight.size(1));
+    openblas::matmul(rows.contiguous(), weight, dx, /*accumulate=*/false);
   } else {
     dx = empty_product(rows, weight.size(1));
     at::native::mkldnn_matmul(rows.contiguous(), weight, dx, 0.0f, 1.0f);
@@ -221,6 +231,8 @@ void linear_weight_grad_by(Candidate candidate, const at::Tensor& grad, const at
   const bool served = serves(candidate, grad_rows, target) && x_rows.numel() > 0;
   if (served && candidate == Candidate::kWidened) {
     widened_weight_grad(grad_rows, x_rows, target, accumulate);
+  } else if (served && candidate == Candidate::kOpenBlas) {
+    openblas::matmul(grad_rows.contiguous().t(), x_rows.contiguous(), out, accumulate);
   } else if (served && candidate == Candidate::kOneDnnMatmul) {
     at::native::mkldnn_matmul(grad_rows.contiguous().t(), x_rows.contiguous(), out,
                               accumulate ? 1.0f : 0.0f, 1.0f);

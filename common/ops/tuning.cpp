@@ -60,7 +60,8 @@ std::string_view name_of(Pass pass) {
 }
 
 std::string_view name_of(Candidate candidate) {
-  constexpr std::string_view kNames[] = {"aten", "onednn_linear", "onednn_matmul", "widened"};
+  constexpr std::string_view kNames[] = {"aten", "onednn_linear", "onednn_matmul", "widened",
+                                         "openblas"};
   return kNames[static_cast<int>(candidate)];
 }
 
@@ -79,6 +80,7 @@ std::vector<Candidate> candidates_for(const TuneKey& key) {
   if (key.pass != Pass::kWeightGrad) candidates.push_back(Candidate::kOneDnnLinear);
   candidates.push_back(Candidate::kOneDnnMatmul);
   if (key.dtype == DType::kBFloat16) candidates.push_back(Candidate::kWidened);
+  if (key.dtype == DType::kFloat32) candidates.push_back(Candidate::kOpenBlas);
   return candidates;
 }
 

@@ -22,8 +22,9 @@ enum class Candidate : std::uint8_t {
   kOneDnnLinear,  ///< oneDNN's inner product, bias included
   kOneDnnMatmul,  ///< oneDNN's matrix product; adds to what is there where asked to
   kWidened,       ///< bf16 and fp16: in fp32, by blocks, for CPUs without units for them
+  kOpenBlas,      ///< fp32: OpenBLAS's product, where one is installed; one thread
 };
-std::string_view name_of(Candidate candidate);  ///< aten onednn_linear onednn_matmul widened
+std::string_view name_of(Candidate candidate);  ///< aten onednn_linear ... openblas
 
 /// What a choice is made for: one pass of a linear layer over `rows` rows, `in` wide before and
 /// `out` wide after it. Rank, world size and strategy are no part of it, so all make one choice.

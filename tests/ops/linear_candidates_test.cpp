@@ -1,6 +1,7 @@
 #include "common/ops/linear_candidates.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +16,7 @@ namespace {
 using namespace shardbench::testing;  // NOLINT
 
 constexpr std::array kCandidates = {Candidate::kAten, Candidate::kOneDnnLinear,
-                                    Candidate::kOneDnnMatmul};
+                                    Candidate::kOneDnnMatmul, Candidate::kOpenBlas};
 
 struct Case {
   Candidate candidate;
@@ -37,7 +38,10 @@ std::vector<Case> cases() {
 
 class LinearCandidate : public ::testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { at::manual_seed(11); }
+  void SetUp() override {
+    at::manual_seed(11);
+    at::set_num_threads(1);  // as ranks have; OpenBLAS serves with one only
+  }
 
   /// Sums of products in fp32: errors are bounded by the norms of what is multiplied and added.
   static void expect_rounding_only(const at::Tensor& got, const at::Tensor& exact, double scale) {
