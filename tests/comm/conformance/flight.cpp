@@ -109,7 +109,7 @@ void interleaved(Context& context, std::int64_t count, int steps) {
 
 void interleaved_kinds(Context& context) {
   interleaved(context, 50, 150);
-  interleaved(context, 130'007, 4);
+  interleaved(context, 70'001, 2);
 }
 
 /// Times of a call are ordered, and its states follow from each other.
