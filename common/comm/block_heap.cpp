@@ -40,8 +40,7 @@ SymmetricMemory BlockHeap::allocate(std::size_t bytes, std::size_t booked) {
     if (fit == free_by_size_.end() || bytes > size_) {
       throw UserError::format(
           "{} bytes are asked for, but {} of {} bytes has no free block that large ({} in use): "
-          "use "
-          "a smaller model or batch, or raise ulimit -v",
+          "use a smaller model or batch, or raise ulimit -v",
           bytes, name_, size_, used_bytes_);
     }
     offset = fit->second;

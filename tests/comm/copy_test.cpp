@@ -17,7 +17,9 @@ std::vector<std::byte> numbers(std::size_t bytes) {
   return data;
 }
 
-TEST(CopyStreamed, EveryByteAndNoOther) {
+using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
+
+void expect_every_byte_and_no_other(Copy copy) {
   constexpr std::size_t kMargin = 128;
   const std::vector<std::byte> source = numbers(10'000 + kMargin);
   for (const std::size_t to_shift : {0u, 1u, 16u, 63u, 64u}) {
@@ -26,7 +28,7 @@ TEST(CopyStreamed, EveryByteAndNoOther) {
         for (const SimdWidth width : simd_widths()) {
           const testing::WithSimdWidth in_use(width);
           std::vector<std::byte> target(bytes + 2 * kMargin, std::byte{0xee});
-          copy_streamed(target.data() + to_shift, source.data() + from_shift, bytes);
+          copy(target.data() + to_shift, source.data() + from_shift, bytes);
           for (std::size_t i = 0; i < target.size(); ++i) {
             const bool inside = i >= to_shift && i < to_shift + bytes;
             ASSERT_EQ(target[i], inside ? source[i - to_shift + from_shift] : std::byte{0xee})
@@ -38,6 +40,10 @@ TEST(CopyStreamed, EveryByteAndNoOther) {
     }
   }
 }
+
+TEST(CopyStreamed, EveryByteAndNoOther) { expect_every_byte_and_no_other(copy_streamed); }
+
+TEST(CopyFromMemory, EveryByteAndNoOther) { expect_every_byte_and_no_other(copy_from_memory); }
 
 TEST(CopyPart, IsACopyBelowAndAboveTheLimits) {
   const std::vector<std::byte> source = numbers(kStreamedPartBytes + 77);
