@@ -26,7 +26,7 @@ install(EXPORT shardbench NAMESPACE shardbench:: FILE shardbenchTargets.cmake
 # Everything but what only the rooms' own sources include.
 install(FILES ${PROJECT_SOURCE_DIR}/shardbench.h DESTINATION ${_headers})
 install(DIRECTORY common ddp fsdp zero3 DESTINATION ${_headers} FILES_MATCHING PATTERN "*.h"
-        REGEX "common/comm/(block_heap|call_shape|call_spec|in_collective|plain_memory|mpi/(call|engine|load|neighbours|options|ranges|reduction|relay|staging_pool|tag|texts|transport)|launch/(control_text|meeting|pass_memory|socket)|half|link_schedule|reduce|segments|launch/outcome|nccl/(call|cuda_stream|engine|library/parts|link|mirror|plan|queue|scratch|watch)|shm/(call|engine|futex|heap|lanes|peer_window|stream|segment.*))\\.h$" EXCLUDE
+        REGEX "common/comm/(block_heap|call_shape|call_spec|in_collective|plain_memory|mpi/(call|engine|load|neighbours|options|ranges|reduction|relay|staging_pool|tag|texts|transport)|launch/(control_text|meeting|pass_memory|socket)|link_schedule|reduce|segments|launch/outcome|nccl/(call|cuda_stream|engine|library/parts|link|mirror|plan|queue|scratch|watch)|shm/(call|engine|futex|heap|lanes|peer_window|stream|segment.*))\\.h$" EXCLUDE
         REGEX "common/torch_nn/(leaf|tree)\\.h$" EXCLUDE)
 
 if(TARGET shardbench)

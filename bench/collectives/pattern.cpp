@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/comm/half.h"
 #include "common/core/error.h"
+#include "common/core/half.h"
 
 namespace shardbench::bench {
 namespace {
@@ -50,9 +50,9 @@ void store_as(DType dtype, double value, std::byte* at) {
     case DType::kFloat32:
       return store(single, at);
     case DType::kBFloat16:
-      return store(comm::narrow_bfloat16(single).bits, at);
+      return store(narrow_bfloat16(single).bits, at);
     case DType::kFloat16:
-      return store(comm::narrow_float16(single).bits, at);
+      return store(narrow_float16(single).bits, at);
     case DType::kInt64:
       return store(static_cast<std::int64_t>(value), at);
     case DType::kUInt8:

@@ -1,23 +1,13 @@
 #include "common/comm/convert.h"
 
 #include <cstring>
-#include <type_traits>
 
-#include "common/comm/half.h"
 #include "common/core/error.h"
+#include "common/core/half.h"
 #include "common/core/simd.h"
 
 namespace shardbench::comm {
 namespace {
-
-template <typename Type>
-[[gnu::always_inline]] inline Type narrow(float value) {
-  if constexpr (std::is_same_v<Type, BFloat16>) {
-    return narrow_bfloat16(value);
-  } else {
-    return narrow_float16(value);
-  }
-}
 
 template <typename Type>
 [[gnu::always_inline]] inline void narrow_all(const float* __restrict from, Type* __restrict to,

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "common/comm/half.h"
 #include "common/core/error.h"
+#include "common/core/half.h"
 #include "common/core/simd.h"
 
 namespace shardbench::comm {

@@ -25,13 +25,31 @@ constexpr at::ScalarType scalar_type(DType dtype) {
   return at::kFloat;
 }
 
+/// Our name of a floating-point element type; fp64 for any other one, too.
+inline DType dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return DType::kFloat32;
+    case at::kBFloat16:
+      return DType::kBFloat16;
+    case at::kHalf:
+      return DType::kFloat16;
+    default:
+      return DType::kFloat64;
+  }
+}
+
 /// bf16 or fp16: operations on them add up in fp32 and round once.
 inline bool is_half_width(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
 }
 
-/// A small tensor of weights or statistics in what operations on `like` compute in: fp32 beside
-/// bf16 and fp16, else as it is.
+/// What operations on `tensor` compute in.
+inline at::ScalarType compute_type(const at::Tensor& tensor) {
+  return is_half_width(tensor) ? at::kFloat : tensor.scalar_type();
+}
+
+/// A small tensor of weights or statistics in what operations on `like` compute in.
 inline at::Tensor in_compute_type(const at::Tensor& tensor, const at::Tensor& like) {
   return is_half_width(like) && tensor.defined() ? tensor.to(at::kFloat) : tensor;
 }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
+#include "common/ops/dtype.h"
 #include "common/ops/linear_candidates.h"
+#include "common/ops/on_host.h"
 #include "common/ops/shapes.h"
 #include "common/ops/store.h"
 #include "common/ops/tuning.h"
+#include "common/ops/wide_product.h"
 
 namespace shardbench::ops {
 
@@ -21,6 +24,12 @@ void weight_grad_of_one_dtype(const at::Tensor& grad, const at::Tensor& x, const
   const TuneKey key =
       linear_key(Pass::kWeightGrad, grad, target.size(1), target.size(0), false, accumulate);
   linear_weight_grad_by(chosen(key), grad, x, target, accumulate);
+}
+
+/// Whether the product can go into its wider target as it is.
+bool goes_wide(const at::Tensor& x, const at::Tensor& target) {
+  return tuning_mode() != TuneMode::kOff && on_host(x) && target.scalar_type() == at::kFloat &&
+         target.is_contiguous() && has_wide_product(dtype_of(x));
 }
 
 }  // namespace
@@ -38,6 +47,7 @@ void linear_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::T
     return;
   }
   const at::Tensor grad_rows = as_rows(grad), x_rows = as_rows(x);
+  if (goes_wide(x, target)) return wide_weight_grad(grad_rows, x_rows, target, accumulate);
   const std::int64_t out = target.size(0), in = target.size(1);
   constexpr std::int64_t kMultiple = 64;
   const std::int64_t block =

@@ -8,8 +8,9 @@ namespace shardbench::ops {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 /// dW = grad^T x, written to (or added to) `target` [out, in], whose memory may be undefined
-/// before. grad [..., out], x [..., in]. The result has the dtype of x, rounded once; a target of
-/// another dtype takes it from there (see store.h).
+/// before. grad [..., out], x [..., in]. A target of fp32 beside factors of bf16 takes the sums as
+/// they are where wide_product.h can; else the result has the dtype of x, rounded once, and a
+/// target of another dtype takes it from there (see store.h).
 void linear_weight_grad(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& target,
                         bool accumulate);
 /// db = sum of grad over all but the last dimension, to `target` [out].

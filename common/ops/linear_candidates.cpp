@@ -51,19 +51,6 @@ at::Tensor pointwise(const at::Tensor& x, const at::Tensor& weight, const at::Te
       bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, "none", Activations(), "");
 }
 
-DType dtype_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return DType::kFloat32;
-    case at::kBFloat16:
-      return DType::kBFloat16;
-    case at::kHalf:
-      return DType::kFloat16;
-    default:
-      return DType::kFloat64;
-  }
-}
-
 bool serves(Candidate candidate, const at::Tensor& a, const at::Tensor& b) {
   if (candidate == Candidate::kAten || !on_host(a) || a.scalar_type() != b.scalar_type() ||
       a.numel() == 0 || b.numel() == 0) {

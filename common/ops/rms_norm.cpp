@@ -3,16 +3,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
-#include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
 #include "common/core/error.h"
-#include "common/ops/dtype.h"
-#include "common/ops/on_host.h"
+#include "common/ops/pointwise.h"
 #include "common/ops/portable.h"
 #include "common/ops/shapes.h"
 #include "common/ops/store.h"
@@ -20,8 +17,6 @@
 namespace shardbench::ops {
 
 namespace {
-
-constexpr std::int64_t kGrain = 8192;  ///< elements that are worth a thread
 
 /// Sum of f(0) to f(count - 1), in lanes that the compiler can keep in vector registers.
 template <typename T, typename F>
@@ -38,15 +33,6 @@ T lane_sum(std::int64_t count, F f) {
   for (; i < count; ++i) sum += f(i);
   for (T lane : lanes) sum += lane;
   return sum;
-}
-
-/// Calls f(row) for all rows, which are `width` wide, on the threads there are.
-template <typename F>
-void for_rows(std::int64_t rows, std::int64_t width, F f) {
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, width));
-  at::parallel_for(0, rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) f(row);
-  });
 }
 
 /// What statistics of rows are kept in.

@@ -132,6 +132,11 @@ void set_tuning(const TuningTable& table) {
   keep(std::move(choices));
 }
 
+TuneMode tuning_mode() {
+  const Choices* choices = current_choices.load(std::memory_order_acquire);
+  return choices == nullptr ? TuneMode::kFixed : choices->mode;
+}
+
 Candidate chosen(const TuneKey& key) {
   if (KeyRecorder* recorder = current_recorder.load(std::memory_order_relaxed)) recorder->add(key);
   const Choices* choices = current_choices.load(std::memory_order_acquire);

@@ -78,6 +78,9 @@ Candidate fastest(const TuneKey& key, const std::vector<CandidateTime>& times);
 /// for bit have to set equal tables. Without any call, the fixed rule holds.
 void set_tuning(const TuningTable& table);
 
+/// The mode of the table in use; kFixed while there is none.
+TuneMode tuning_mode();
+
 /// The choice for a key: a look-up in a small hash map. Thread-safe.
 Candidate chosen(const TuneKey& key);
 

@@ -48,8 +48,10 @@ bool reached_by_backward(const ModelShape& model, const UnitShape& unit) {
       });
 }
 
+/// Whether a unit is gathered for backward, too.
 bool gathers_again(const FormulaInput& input, const UnitShape& unit) {
-  if (input.in_place) return false;
+  if (input.in_place || !reached_by_backward(*input.model, unit)) return false;
+  if (!is_read_in_backward(*input.model, unit.parameters)) return false;
   switch (input.reshard_after_forward) {
     case FormulaInput::Reshard::kTrue:
       return true;
@@ -197,7 +199,7 @@ void fsdp_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
     const std::int64_t sent = (input.world_size - 1) * weights.count(rank) * weight;
     if (!input.in_place)
       ledger.add(Phase::kForward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
-    if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
+    if (gathers_again(input, unit)) {
       ledger.add(Phase::kBackward, CollectiveKind::kAllGather, input.accumulation, payload, sent);
     }
     rows_traffic(input, unit.parameters, input.tokens, input.accumulation, ledger);
@@ -219,7 +221,7 @@ void zero3_traffic(const FormulaInput& input, int rank, Ledger& ledger) {
     if (!input.in_place) {
       broadcast_from_owners(input, Phase::kForward, weights, input.accumulation, rank, ledger);
     }
-    if (gathers_again(input, unit) && reached_by_backward(*input.model, unit)) {
+    if (gathers_again(input, unit)) {
       broadcast_from_owners(input, Phase::kBackward, weights, input.accumulation, rank, ledger);
     }
     reduce_unit(input, owner, unit, rank, ledger);

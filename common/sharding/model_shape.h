@@ -21,8 +21,10 @@ struct ParameterShape {
     for (std::int64_t d : dims) n *= d;
     return n;
   }
-  /// Whether its gradient may be kept as the rows that were looked up: nothing else uses it.
-  bool has_row_gradient() const { return by_token && requires_grad && also_used_by.empty(); }
+  /// Whether nothing else is done with it than looking rows up, so that backward needs no value.
+  bool is_looked_up_only() const { return by_token && also_used_by.empty(); }
+  /// Whether its gradient may be kept as the rows that were looked up.
+  bool has_row_gradient() const { return is_looked_up_only() && requires_grad; }
   std::int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
   std::int64_t row_elements() const { return rows() == 0 ? 0 : numel() / rows(); }
 };

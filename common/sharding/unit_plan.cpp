@@ -195,4 +195,10 @@ std::vector<UnitShape> plan_units(const ModelShape& model, const UnitPolicy& pol
   return units;
 }
 
+bool is_read_in_backward(const ModelShape& model, const std::vector<int>& parameters) {
+  return !std::all_of(parameters.begin(), parameters.end(), [&](int parameter) {
+    return model.parameters[parameter].is_looked_up_only();
+  });
+}
+
 }  // namespace shardbench::sharding

@@ -39,4 +39,7 @@ struct UnitShape {
 /// UserError when a class matches nothing, naming the classes the model has.
 std::vector<UnitShape> plan_units(const ModelShape& model, const UnitPolicy& policy);
 
+/// Whether a unit's backward reads its values: not where all of them are tables that are looked up.
+bool is_read_in_backward(const ModelShape& model, const std::vector<int>& parameters);
+
 }  // namespace shardbench::sharding

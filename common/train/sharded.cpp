@@ -37,9 +37,9 @@ void ShardedStrategy::after_forward(Unit& unit) {
 void ShardedStrategy::before_backward(Unit& unit) {
   enter(Phase::kBackward, unit);
   gradients_.enter(unit);
-  start_unshard(sharded(unit));
+  if (sharded(unit).read_in_backward) start_unshard(sharded(unit));
   for (int next : backward_order_.enter(unit.index, options().backward_prefetch)) {
-    start_unshard(units_[next]);
+    if (units_[next].read_in_backward) start_unshard(units_[next]);
   }
   finish_unshard(sharded(unit));
 }
@@ -82,6 +82,7 @@ void ShardedStrategy::allocate() {
     state.unit = unit.get();
     sharding::UnitShape all{unit->name, 0, {}};
     for (const Parameter* p : unit->parameters) all.parameters.push_back(p->index());
+    state.read_in_backward = sharding::is_read_in_backward(shape, all.parameters);
     state.buffer = sharding::unit_buffer(shape, all, dtype);
     state.values = sharding::unit_layout(shape, all, by_rank, /*trainable_only=*/false, dtype);
     if (!converts()) continue;

@@ -17,6 +17,7 @@ namespace shardbench::train {
 /// its part into its place in the full weights first, where peers read it.
 struct ShardedUnit {
   Unit* unit = nullptr;
+  bool read_in_backward = true;              ///< if not, nothing is gathered for backward
   sharding::UnitBuffer buffer;               ///< where each parameter lies in the full weights
   std::vector<sharding::Segment> converted;  ///< this rank's shard -> full weights; none in fp32
   sharding::ShardLayout values;  ///< full weights <-> every rank's shard memory, or in place

@@ -1,4 +1,4 @@
-#include "common/comm/half.h"
+#include "common/core/half.h"
 
 #include <gtest/gtest.h>
 

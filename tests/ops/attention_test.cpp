@@ -73,13 +73,29 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AttentionOp,
                          ::testing::Values(Sizes{2, 5, 3, 4}, Sizes{1, 1, 1, 1}, Sizes{3, 1, 2, 5},
                                            Sizes{1, 7, 1, 3}, Sizes{1, 9, 5, 1}));
 
-TEST(AttentionOpLong, SeveralKernelBlocksAgreeWithPlainProducts) {
+TEST(AttentionOpLong, SeveralBlocksAgreeWithPlainProducts) {
   at::manual_seed(1);
-  const at::Tensor qkv = random({1, 300, 3 * 2 * 8}), grad = random({1, 300, 2 * 8});
-  const AttentionResult fused = causal_attention(qkv, 2), plain = causal_attention_plain(qkv, 2);
-  EXPECT_TRUE(close_to(fused.out, plain.out, 1e-12));
-  EXPECT_TRUE(close_to(causal_attention_backward(grad, qkv, fused, 2),
-                       causal_attention_plain_backward(grad, qkv, plain, 2), 1e-11));
+  for (const std::int64_t length : {63, 64, 65, 128, 300}) {
+    SCOPED_TRACE(length);
+    const at::Tensor qkv = random({2, length, 3 * 2 * 8}), grad = random({2, length, 2 * 8});
+    const AttentionResult own = causal_attention(qkv, 2), plain = causal_attention_plain(qkv, 2);
+    EXPECT_TRUE(close_to(own.out, plain.out, 1e-12));
+    EXPECT_TRUE(close_to(own.logsumexp, plain.logsumexp, 1e-12));
+    const at::Tensor expected = causal_attention_plain_backward(grad, qkv, plain, 2);
+    EXPECT_TRUE(close_to(causal_attention_backward(grad, qkv, own, 2), expected, 1e-11));
+    const at::Tensor single = qkv.to(at::kFloat);
+    const AttentionResult of_single = causal_attention(single, 2);
+    EXPECT_TRUE(close_to(causal_attention_backward(grad.to(at::kFloat), single, of_single, 2),
+                         expected, 2e-6));
+  }
+}
+
+TEST(AttentionOpLong, HugeScoresStayFinite) {
+  const at::Tensor qkv = at::full({1, 3, 3}, 300.0, at::kFloat);
+  const AttentionResult result = causal_attention(qkv, 1);
+  EXPECT_TRUE(close_to(result.out, at::full({1, 3, 1}, 300.0), 1e-6));
+  EXPECT_TRUE(
+      causal_attention_backward(at::ones({1, 3, 1}), qkv, result, 1).isfinite().all().item<bool>());
 }
 
 TEST(AttentionOpLong, EmptyBatchGivesEmptyResults) {

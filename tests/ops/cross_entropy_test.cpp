@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "common/core/error.h"
 #include "tests/support/numeric.h"
 
@@ -35,11 +38,11 @@ TEST_P(CrossEntropyOp, LossAndGradientMatchTheDefinition) {
     return -at::log_softmax(p, -1).gather(-1, targets.unsqueeze(-1)).mean().item<double>();
   };
   const at::Tensor buffer = logits.clone();
-  const at::Tensor loss = ops::cross_entropy(buffer, targets).loss;
-  EXPECT_EQ(loss.dim(), 0);
-  EXPECT_NEAR(loss.item<double>(), loss_of(logits), 1e-12);
-  const at::Tensor gradient =
-      cross_entropy_backward(at::scalar_tensor(0.5, at::kDouble), buffer, targets);
+  const CrossEntropyResult result = ops::cross_entropy(buffer, targets);
+  EXPECT_EQ(result.loss.dim(), 0);
+  EXPECT_NEAR(result.loss.item<double>(), loss_of(logits), 1e-12);
+  const at::Tensor gradient = cross_entropy_backward(at::scalar_tensor(0.5, at::kDouble), buffer,
+                                                     targets, result.logsumexp);
   // By definition (softmax - one hot) / rows; one class has no gradient at all.
   const at::Tensor one_hot = at::zeros_like(logits).scatter_(-1, targets.unsqueeze(-1), 1.0);
   const at::Tensor expected =
@@ -53,12 +56,14 @@ TEST_P(CrossEntropyOp, UsesOneBuffer) {
   const Sizes& s = GetParam();
   const at::Tensor logits = random(logits_sizes(s), at::kFloat);
   const at::Tensor targets = random_indices(s.classes, s.targets);
-  const at::Tensor separate = at::log_softmax(logits, -1);
+  const at::Tensor before = logits.clone();
   const void* address = logits.const_data_ptr();
-  const at::Tensor loss = ops::cross_entropy(logits, targets).loss;
-  EXPECT_EQ(loss.scalar_type(), at::kFloat);
-  EXPECT_TRUE(logits.equal(separate)) << "in place differs from out of place";
-  const at::Tensor gradient = cross_entropy_backward(at::ones({}), logits, targets);
+  const CrossEntropyResult result = ops::cross_entropy(logits, targets);
+  EXPECT_EQ(result.loss.scalar_type(), at::kFloat);
+  EXPECT_EQ(result.logsumexp.numel(), targets.numel());
+  EXPECT_TRUE(logits.equal(before)) << "the backward still needs the logits";
+  const at::Tensor gradient =
+      cross_entropy_backward(at::ones({}), logits, targets, result.logsumexp);
   EXPECT_EQ(gradient.const_data_ptr(), address);
   EXPECT_EQ(gradient.sizes(), logits.sizes());
 }
@@ -67,18 +72,39 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CrossEntropyOp,
                          ::testing::Values(Sizes{{2, 3}, 5}, Sizes{{1, 1}, 1}, Sizes{{1, 1}, 7},
                                            Sizes{{9}, 33}, Sizes{{2, 3}, 67}));
 
-TEST(CrossEntropyOpLarge, VocabularySizedRowsInPlace) {
+TEST(CrossEntropyOpLarge, VocabularySizedRows) {
   at::manual_seed(8);
-  const at::Tensor logits = random({3, 50257}, at::kFloat);
+  const at::Tensor logits = random({3, 50257}, at::kFloat).mul(5);
   const at::Tensor targets = random_indices(50257, {3});
-  const at::Tensor expected = at::log_softmax(logits, -1);
-  ops::cross_entropy(logits, targets);
-  EXPECT_TRUE(logits.equal(expected));
+  const at::Tensor wide = logits.to(at::kDouble);
+  const at::Tensor own = at::log_softmax(wide, -1).gather(-1, targets.unsqueeze(-1));
+  const CrossEntropyResult result = ops::cross_entropy(logits, targets);
+  EXPECT_TRUE(close_to(result.loss, -own.mean(), 2e-7));
+  const at::Tensor one_hot = at::zeros_like(wide).scatter_(-1, targets.unsqueeze(-1), 1.0);
+  EXPECT_TRUE(close_to(cross_entropy_backward(at::ones({}), logits, targets, result.logsumexp),
+                       (at::softmax(wide, -1) - one_hot) / 3.0, 1e-6));
 }
 
 TEST(CrossEntropyOpLarge, HugeLogitsStayFinite) {
   const at::Tensor logits = at::tensor({1000.0f, -1000.0f, 0.0f}).view({1, 3});
   EXPECT_EQ(ops::cross_entropy(logits, at::tensor({1}, at::kLong)).loss.item<float>(), 2000.0f);
+}
+
+TEST(CrossEntropyOpLarge, InfinitelyUnlikelyClassesHaveNoGradient) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const at::Tensor logits = at::tensor({1.0f, -infinity, 1.0f}).view({1, 3});
+  const at::Tensor targets = at::tensor({0}, at::kLong);
+  const CrossEntropyResult result = ops::cross_entropy(logits, targets);
+  EXPECT_FLOAT_EQ(result.loss.item<float>(), std::log(2.0f));
+  const at::Tensor gradient =
+      cross_entropy_backward(at::ones({}), logits, targets, result.logsumexp);
+  EXPECT_TRUE(gradient.equal(at::tensor({-0.5f, 0.0f, 0.5f}).view({1, 3})));
+}
+
+TEST(CrossEntropyOpLarge, NaNIsSeen) {
+  const at::Tensor logits = at::tensor({1.0f, std::nanf(""), 1.0f}).view({1, 3});
+  EXPECT_TRUE(
+      std::isnan(ops::cross_entropy(logits, at::tensor({0}, at::kLong)).loss.item<float>()));
 }
 
 TEST(CrossEntropyOpLarge, NamesABadTarget) {

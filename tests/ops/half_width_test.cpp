@@ -19,6 +19,7 @@
 #include "common/ops/rms_norm.h"
 #include "common/ops/rotary.h"
 #include "common/ops/swiglu.h"
+#include "common/ops/wide_product.h"
 #include "tests/support/numeric.h"
 
 namespace shardbench::ops {
@@ -33,6 +34,10 @@ class HalfWidth : public ::testing::TestWithParam<DType> {
   at::ScalarType type() const { return scalar_type(GetParam()); }
   /// Random numbers that the dtype holds exactly.
   at::Tensor narrow(at::IntArrayRef sizes) const { return random(sizes, at::kFloat).to(type()); }
+  /// Whether sums go into `target` as they are.
+  bool stays_wide(const at::Tensor& target) const {
+    return target.scalar_type() == at::kFloat && has_wide_product(GetParam());
+  }
   /// What one rounding may cost, with room for the few that an operation has.
   double rounding() const { return 4 * (GetParam() == DType::kBFloat16 ? 0x1p-8 : 0x1p-11); }
 };
@@ -61,7 +66,8 @@ TEST_P(HalfWidth, LinearByEveryCandidate) {
   }
 }
 
-/// The gradient is rounded to the dtype of the computation once, then stored or added as it is.
+/// A gradient is rounded to the dtype of the computation once, then stored or added as it is; where
+/// sums of bf16 go into fp32 as they are, it is not rounded at all.
 TEST_P(HalfWidth, LinearGradientsInTargetsOfOtherTypes) {
   const at::Tensor x = narrow({5, 6}), grad = narrow({5, 40});
   const at::Tensor own = undefined_target({40, 6}, type());
@@ -72,9 +78,16 @@ TEST_P(HalfWidth, LinearGradientsInTargetsOfOtherTypes) {
     if (target_type == type()) continue;
     const at::Tensor target = undefined_target({40, 6}, target_type);
     linear_weight_grad(grad, x, target, false);
-    EXPECT_TRUE(at::equal(target, own.to(target_type)));
-    linear_weight_grad(grad, x, target, true);
-    EXPECT_TRUE(at::equal(target, own.to(target_type).add_(own)));
+    if (stays_wide(target)) {
+      const at::Tensor sums = at::mm(wide(grad).t(), wide(x));
+      EXPECT_TRUE(close_to(target, sums, 1e-6));
+      linear_weight_grad(grad, x, target, true);
+      EXPECT_TRUE(close_to(target, sums.mul(2), 2e-6));
+    } else {
+      EXPECT_TRUE(at::equal(target, own.to(target_type)));
+      linear_weight_grad(grad, x, target, true);
+      EXPECT_TRUE(at::equal(target, own.to(target_type).add_(own)));
+    }
     const at::Tensor sums = undefined_target({40}, target_type);
     linear_bias_grad(grad, sums, false);
     EXPECT_TRUE(at::equal(sums, bias.to(target_type)));
@@ -87,7 +100,35 @@ TEST_P(HalfWidth, LinearGradientLargerThanABlock) {
   const at::Tensor target = undefined_target({300, 9000}, at::kFloat);
   linear_weight_grad(grad, x, target, false);
   EXPECT_TRUE(close_to(target, at::mm(wide(grad).t(), wide(x)), rounding()));
-  EXPECT_TRUE(at::equal(target, target.to(type()).to(at::kFloat)));
+  EXPECT_NE(at::equal(target, target.to(type()).to(at::kFloat)), stays_wide(target));
+}
+
+TEST(WideProduct, OfAnyShapeIsThatOfTheWidenedFactors) {
+  if (!has_wide_product(DType::kBFloat16)) GTEST_SKIP() << "no such product on this CPU";
+  at::manual_seed(3);
+  for (const auto& [rows, out, in] : {std::tuple{1, 1, 1},
+                                      {2, 3, 5},
+                                      {7, 31, 257},
+                                      {8, 33, 256},
+                                      {129, 65, 300},
+                                      {128, 100, 768}}) {
+    SCOPED_TRACE(::testing::Message() << rows << " " << out << " " << in);
+    const at::Tensor x = random({rows, in}).to(at::kBFloat16);
+    const at::Tensor grad = random({rows, out}).to(at::kBFloat16);
+    const at::Tensor exact = at::mm(grad.to(at::kDouble).t(), x.to(at::kDouble));
+    const at::Tensor target = undefined_target({out, in}, at::kFloat);
+    wide_weight_grad(grad, x, target, false);
+    EXPECT_TRUE(close_to(target, exact, 1e-6));
+    wide_weight_grad(grad, x, target, true);
+    EXPECT_TRUE(close_to(target, exact.mul(2), 1e-6));
+  }
+  const at::Tensor target = at::ones({3, 4}, at::kFloat);
+  const at::Tensor none = at::empty({0, 3}, at::kBFloat16),
+                   of_none = at::empty({0, 4}, at::kBFloat16);
+  wide_weight_grad(none, of_none, target, true);
+  EXPECT_TRUE(target.eq(1).all().item<bool>());
+  wide_weight_grad(none, of_none, target, false);
+  EXPECT_TRUE(target.eq(0).all().item<bool>());
 }
 
 TEST_P(HalfWidth, NarrowTargetsOfFp32) {
@@ -168,7 +209,8 @@ TEST_P(HalfWidth, CrossEntropyIsThatOfTheWidenedLogits) {
   const at::Tensor scale = at::full({}, 1024.0, at::kFloat);
   const at::Tensor grad = cross_entropy_backward(scale, own, targets, result.logsumexp);
   EXPECT_EQ(grad.data_ptr(), own.data_ptr());
-  EXPECT_TRUE(close_to(grad, cross_entropy_backward(scale, full, targets), rounding()));
+  EXPECT_TRUE(
+      close_to(grad, cross_entropy_backward(scale, full, targets, expected.logsumexp), rounding()));
 }
 
 TEST_P(HalfWidth, EmbeddingAddsUpWide) {

@@ -54,5 +54,34 @@ TEST(SparseEmbedding, RowsTravelInPlaceOfTheTable) {
   EXPECT_EQ(backward(FormulaKind::kDdp, 0, CollectiveKind::kAllReduce).payload_bytes, 112 * 4);
 }
 
+// The same model, each tensor a unit: the table's backward reads none of its values.
+TEST(SparseEmbedding, ATableAloneIsNotGatheredForBackward) {
+  ShapeBuilder build("two");
+  build.parameter(build.module("embed", "Embedding"), "weight", {10, 8});
+  build.parameter(build.module("head", "Linear"), "weight", {3, 8});
+  ModelShape model = build.model();
+  model.parameters[0].by_token = true;
+  FormulaInput input;
+  input.model = &model;
+  input.units = UnitPolicy::parse("tensor");
+  input.world_size = 2;
+  const auto gathered = [&](FormulaKind kind, Phase phase) {
+    std::int64_t bytes = 0;
+    for (const FormulaTraffic& entry : formula_traffic(kind, input, 0)) {
+      const bool gathers = entry.kind == comm::CollectiveKind::kAllGather ||
+                           entry.kind == comm::CollectiveKind::kBroadcast;
+      if (entry.phase == phase && gathers) bytes += entry.payload_bytes;
+    }
+    return bytes;
+  };
+  for (const FormulaKind kind : {FormulaKind::kZero3, FormulaKind::kFsdp}) {
+    EXPECT_EQ(gathered(kind, Phase::kForward), (10 + 3) * 8 * 4);
+    EXPECT_EQ(gathered(kind, Phase::kBackward), 3 * 8 * 4);
+  }
+  // Used elsewhere, too, its values are read.
+  model.parameters[0].also_used_by.push_back(2);
+  EXPECT_EQ(gathered(FormulaKind::kFsdp, Phase::kBackward), (10 + 3) * 8 * 4);
+}
+
 }  // namespace
 }  // namespace shardbench::sharding

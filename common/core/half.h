@@ -2,8 +2,9 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
-namespace shardbench::comm {
+namespace shardbench {
 
 /// 16-bit floats as plain bits, converted without branches so that loops over them vectorise.
 /// Narrowing rounds to nearest even; every NaN becomes the quiet one of its sign.
@@ -56,4 +57,24 @@ struct Float16 {
   return {static_cast<std::uint16_t>(half | sign)};
 }
 
-}  // namespace shardbench::comm
+/// So that one loop serves every floating-point type.
+[[gnu::always_inline]] inline float widen(float value) { return value; }
+[[gnu::always_inline]] inline double widen(double value) { return value; }
+template <typename Type>
+[[gnu::always_inline]] inline Type narrow(double value) {
+  static_assert(std::is_same_v<Type, double>);
+  return value;
+}
+template <typename Type>
+[[gnu::always_inline]] inline Type narrow(float value) {
+  if constexpr (std::is_same_v<Type, BFloat16>) {
+    return narrow_bfloat16(value);
+  } else if constexpr (std::is_same_v<Type, Float16>) {
+    return narrow_float16(value);
+  } else {
+    static_assert(std::is_same_v<Type, float>);
+    return value;
+  }
+}
+
+}  // namespace shardbench
