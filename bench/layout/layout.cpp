@@ -160,8 +160,11 @@ std::vector<UnitLayout> unit_layouts(const ModelShape& model, const Layout& layo
     }
     const auto reducing = static_cast<int>(
         std::ranges::count_if(owners, [](const auto& owner) { return owner.second; }));
-    if (placement.param == Placing::kRows) row.gathers = 2;
-    if (placement.param == Placing::kOwner) row.gathers = 2 * static_cast<int>(owners.size());
+    const int passes = sharding::is_read_in_backward(model, unit.parameters) ? 2 : 1;
+    if (placement.param == Placing::kRows) row.gathers = passes;
+    if (placement.param == Placing::kOwner) {
+      row.gathers = passes * static_cast<int>(owners.size());
+    }
     if (placement.grad == Placing::kRows) row.scatters = trainable ? 1 : 0;
     if (placement.grad == Placing::kOwner) row.scatters = reducing;
     result.push_back(std::move(row));

@@ -151,8 +151,8 @@ void cross_entropy(State& state) {
   const at::Tensor one = at::ones({}, at::kFloat);
   // Forward and backward turn one memory into the gradient, which are logits as good as any.
   loop(state, logits.numel(), [&] {
-    ops::cross_entropy(logits, targets);
-    ops::cross_entropy_backward(one, logits, targets);
+    const at::Tensor logsumexp = ops::cross_entropy(logits, targets).logsumexp;
+    ops::cross_entropy_backward(one, logits, targets, logsumexp);
   });
 }
 

@@ -58,6 +58,7 @@ at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& kept
     portable::cross_entropy_backward(grad, rows, flat, logsumexp);
     return kept;
   }
+  SHARDBENCH_CHECK(logsumexp.defined(), "the backward of cross entropy lacks its forward's sums");
   const std::int64_t count = rows.size(0), classes = rows.size(1);
   const std::int64_t* target = flat.const_data_ptr<std::int64_t>();
   const double* sums = logsumexp.const_data_ptr<double>();

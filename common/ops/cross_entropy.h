@@ -22,6 +22,6 @@ CrossEntropyResult cross_entropy(const at::Tensor& logits, const at::Tensor& tar
 /// Turns what cross_entropy left in the logits' memory into their gradient, in place, and returns
 /// it. `grad` is the scalar gradient of the loss, `logsumexp` the result's.
 at::Tensor cross_entropy_backward(const at::Tensor& grad, const at::Tensor& kept,
-                                  const at::Tensor& targets, const at::Tensor& logsumexp = {});
+                                  const at::Tensor& targets, const at::Tensor& logsumexp);
 
 }  // namespace shardbench::ops
