@@ -38,6 +38,14 @@ std::vector<SimdWidth> simd_widths() {
   return widths;
 }
 
+bool has_bf16_products() {
+#if defined(SHARDBENCH_HAS_SIMD_WIDTHS)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
+}
+
 SimdWidth simd_width() { return width_in_use().load(std::memory_order_relaxed); }
 
 void use_simd_width(SimdWidth width) {

@@ -25,6 +25,9 @@ SimdWidth simd_width();
 /// other threads. Throws UserError naming the widths there are when it is none of them.
 void use_simd_width(SimdWidth width);
 
+/// Whether the CPU multiplies bf16 numbers by itself (AVX512_BF16).
+bool has_bf16_products();
+
 /// One instance of a loop for each width.
 template <auto kLoop, typename... Arguments>
 auto run_portable(Arguments... arguments) {

@@ -9,6 +9,7 @@
 #include <exception>
 
 #include "common/core/error.h"
+#include "common/core/simd.h"
 
 namespace shardbench::ops {
 
@@ -72,7 +73,7 @@ at::Tensor paired(const at::Tensor& x) {
 }  // namespace
 
 bool has_wide_product(DType dtype) {
-  if (dtype != DType::kBFloat16) return false;
+  if (dtype != DType::kBFloat16 || !has_bf16_products()) return false;
   static const bool runs = [] {  // LibTorch tells only by refusing
     const at::Tensor two = at::full({32, 32}, 2.0, at::TensorOptions().dtype(at::kBFloat16));
     const at::Tensor result = at::zeros({32, 32}, at::TensorOptions().dtype(at::kFloat));

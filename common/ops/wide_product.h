@@ -7,7 +7,7 @@
 namespace shardbench::ops {
 
 /// Whether products of `dtype` can be written as fp32 here, without being rounded on the way: bf16,
-/// where LibTorch's oneDNN has its block kernels (AVX-512).
+/// where the CPU multiplies it by itself and LibTorch's oneDNN has its block kernels.
 bool has_wide_product(DType dtype);
 
 /// target (+)= grad^T x, added up in fp32. grad [rows, out] and x [rows, in] of a dtype for which
