@@ -7,7 +7,8 @@ namespace shardbench::ops {
 /// What a cross entropy leaves behind.
 struct CrossEntropyResult {
   at::Tensor loss;       ///< a scalar of the logits' dtype, fp32 for bf16 and fp16
-  at::Tensor logsumexp;  ///< one per row; undefined where the logits' memory has the log-softmax
+  at::Tensor logsumexp;  ///< one per row (fp64 on the host); undefined where the logits' memory has
+                         ///< the log-softmax
 };
 
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., classes] contiguous, targets

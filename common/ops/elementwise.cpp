@@ -8,24 +8,12 @@
 namespace shardbench::ops {
 
 at::Tensor gelu(const at::Tensor& x) {
-  if (!has_kernels(x)) return at::gelu(x, "tanh");
-  const at::Tensor from = x.contiguous();
-  at::Tensor y = at::empty(from.sizes(), from.options());
-  for_parts(from.numel(), [&](std::int64_t first, std::int64_t count) {
-    kernels::gelu(dtype_of(from), count, element_of(from, first), element_to(y, first));
-  });
-  return y;
+  return has_kernels(x) ? pointwise(kernels::gelu, x) : at::gelu(x, "tanh");
 }
 
 at::Tensor gelu_backward(const at::Tensor& grad, const at::Tensor& x) {
-  if (!has_kernels(x)) return at::gelu_backward(grad.contiguous(), x, "tanh");
-  const at::Tensor dy = grad.contiguous(), from = x.contiguous();
-  at::Tensor dx = at::empty(from.sizes(), from.options());
-  for_parts(from.numel(), [&](std::int64_t first, std::int64_t count) {
-    kernels::gelu_backward(dtype_of(from), count, element_of(dy, first), element_of(from, first),
-                           element_to(dx, first));
-  });
-  return dx;
+  return has_kernels(x) ? pointwise(kernels::gelu_backward, grad, x)
+                        : at::gelu_backward(grad.contiguous(), x, "tanh");
 }
 
 at::Tensor relu(const at::Tensor& x) { return x.detach().relu_(); }

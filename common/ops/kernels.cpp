@@ -240,12 +240,9 @@ void swiglu(DType dtype, std::int64_t count, const void* gate, const void* up, v
   });
 }
 
-void swiglu_backward(DType dtype, std::int64_t count, const void* grad, const void* gate,
-                     const void* up, void* dgate, void* dup) {
+void swiglu_gate_backward(DType dtype, std::int64_t count, const void* grad, const void* gate,
+                          const void* up, void* dgate) {
   with_type(dtype, [&]<typename T>(T*) {
-    // d(up) = grad silu(gate): the same loop as forward, with the gradient in the place of up.
-    if (dup != nullptr) run_simd<swiglu_loop<T>>(count, in<T>(gate), in<T>(grad), out<T>(dup));
-    if (dgate == nullptr) return;
     run_simd<swiglu_gate_loop<T>>(count, in<T>(grad), in<T>(gate), in<T>(up), out<T>(dgate));
   });
 }

@@ -15,9 +15,9 @@ void gelu(DType dtype, std::int64_t count, const void* x, void* y);
 void gelu_backward(DType dtype, std::int64_t count, const void* grad, const void* x, void* dx);
 
 void swiglu(DType dtype, std::int64_t count, const void* gate, const void* up, void* y);
-/// `dgate` and `dup` may be null: that one is not wanted.
-void swiglu_backward(DType dtype, std::int64_t count, const void* grad, const void* gate,
-                     const void* up, void* dgate, void* dup);
+/// The gate's gradient; that of up is swiglu(gate, grad).
+void swiglu_gate_backward(DType dtype, std::int64_t count, const void* grad, const void* gate,
+                          const void* up, void* dgate);
 
 /// One value of a row.
 double value(DType dtype, const void* row, std::int64_t index);

@@ -2,10 +2,13 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 
 #include "common/ops/dtype.h"
 #include "common/ops/kernels.h"
@@ -35,6 +38,23 @@ template <typename F>
 void for_parts(std::int64_t elements, F f) {
   at::parallel_for(0, elements, kGrain,
                    [&](std::int64_t begin, std::int64_t end) { f(begin, end - begin); });
+}
+
+/// kernel(dtype, count, inputs..., result) over all elements: a new tensor like the first input.
+/// Inputs have one shape and one dtype.
+template <typename Kernel, typename... Inputs>
+at::Tensor pointwise(Kernel kernel, const at::Tensor& first_input, const Inputs&... others) {
+  const std::array<at::Tensor, 1 + sizeof...(others)> inputs = {first_input.contiguous(),
+                                                                others.contiguous()...};
+  at::Tensor result = at::empty(inputs[0].sizes(), inputs[0].options());
+  for_parts(result.numel(), [&](std::int64_t first, std::int64_t count) {
+    std::apply(
+        [&](const auto&... input) {
+          kernel(dtype_of(result), count, element_of(input, first)..., element_to(result, first));
+        },
+        inputs);
+  });
+  return result;
 }
 
 /// Calls f(row) for `rows` of `width` elements each on the threads there are.

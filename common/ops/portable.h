@@ -7,10 +7,11 @@
 #include "common/ops/rms_norm.h"
 
 /// The operations that have kernels of this project's own, once more in ATen's operations: for
-/// tensors of any device. Arguments, results and consumed memory are those of the functions of the
-/// same name in the operations' headers, which check shapes and choose. None of them waits for a
-/// device or reads its memory from the host, so what is checked by value there (targets and indices
-/// in range) is the device's own check here.
+/// tensors of any device. (Those that ATen has in one call, and attention, say so where they are.)
+/// Arguments, results and consumed memory are those of the functions of the same name in the
+/// operations' headers, which check shapes and choose. None of them waits for a device or reads its
+/// memory from the host, so what is checked by value there (targets and indices in range) is the
+/// device's own check here.
 namespace shardbench::ops::portable {
 
 /// `rows` [n, width] contiguous, and so on: as the callers have them after their checks.

@@ -9,29 +9,16 @@ namespace shardbench::ops {
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   SHARDBENCH_CHECK(gate.sizes() == up.sizes(), "the gate of a SwiGLU has another shape");
-  if (!has_kernels(gate)) return at::silu(gate).mul_(up);
-  const at::Tensor g = gate.contiguous(), u = up.contiguous();
-  at::Tensor y = at::empty(g.sizes(), g.options());
-  for_parts(g.numel(), [&](std::int64_t first, std::int64_t count) {
-    kernels::swiglu(dtype_of(g), count, element_of(g, first), element_of(u, first),
-                    element_to(y, first));
-  });
-  return y;
+  return has_kernels(gate) ? pointwise(kernels::swiglu, gate, up) : at::silu(gate).mul_(up);
 }
 
 SwigluGrads swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::Tensor& up,
                             bool need_gate, bool need_up) {
   SwigluGrads result;
   if (has_kernels(gate)) {
-    const at::Tensor dy = grad.contiguous(), g = gate.contiguous(), u = up.contiguous();
-    if (need_gate) result.gate = at::empty(g.sizes(), g.options());
-    if (need_up) result.up = at::empty(g.sizes(), g.options());
-    for_parts(g.numel(), [&](std::int64_t first, std::int64_t count) {
-      kernels::swiglu_backward(dtype_of(g), count, element_of(dy, first), element_of(g, first),
-                               element_of(u, first),
-                               need_gate ? element_to(result.gate, first) : nullptr,
-                               need_up ? element_to(result.up, first) : nullptr);
-    });
+    // d(up) = grad silu(gate): the forward's kernel, with the gradient in the place of up.
+    if (need_up) result.up = pointwise(kernels::swiglu, gate, grad);
+    if (need_gate) result.gate = pointwise(kernels::swiglu_gate_backward, grad, gate, up);
     return result;
   }
   if (need_up) result.up = at::silu(gate).mul_(grad);

@@ -6,14 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
 #include "common/ops/attention.h"
 #include "common/ops/dropout.h"
 #include "common/ops/dtype.h"
+#include "common/ops/elementwise.h"
 #include "common/ops/embedding.h"
 #include "common/ops/linear.h"
 #include "common/ops/on_host.h"
 #include "common/ops/rotary.h"
+#include "common/ops/swiglu.h"
 #include "tests/support/numeric.h"
 
 namespace shardbench::ops {
@@ -111,6 +114,25 @@ TEST(Portable, CrossEntropy) {
     EXPECT_TRUE(close_to(device.result.loss, host.result.loss, wide ? 1e-15 : 2e-7));
     const double roundings = wide ? 1e-15 : (type == at::kFloat ? 3e-7 : 0x1p-8);
     EXPECT_TRUE(close_to(device.gradient, host.gradient, roundings));
+  }
+}
+
+TEST(Portable, GeluAndSwiglu) {
+  for (const at::ScalarType type : kAllTypes) {
+    SCOPED_TRACE(at::toString(type));
+    const at::Tensor x = random({3, 41}, type), up = random({3, 41}, type);
+    const at::Tensor grad = random({3, 41}, type);
+    const auto [host, device] = both([&] {
+      const SwigluGrads grads = swiglu_backward(grad, x, up, true, true);
+      return std::vector<at::Tensor>{ops::gelu(x), ops::gelu_backward(grad, x), swiglu(x, up),
+                                     grads.gate, grads.up};
+    });
+    const double roundings =
+        type == at::kDouble ? 1e-15
+                            : (type == at::kFloat ? 3e-7 : (type == at::kHalf ? 2e-3 : 0x1p-7));
+    for (std::size_t i = 0; i < host.size(); ++i) {
+      EXPECT_TRUE(close_to(device[i], host[i], roundings)) << i;
+    }
   }
 }
 

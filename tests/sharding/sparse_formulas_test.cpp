@@ -6,13 +6,19 @@
 namespace shardbench::sharding {
 namespace {
 
-// By hand: a table of 10 x 8 and a matrix of 3 x 8, two ranks, 6 tokens each, fp32.
-TEST(SparseEmbedding, RowsTravelInPlaceOfTheTable) {
+/// A table of tokens of 10 x 8 and a matrix of 3 x 8.
+ModelShape table_and_matrix() {
   ShapeBuilder build("two");
   build.parameter(build.module("embed", "Embedding"), "weight", {10, 8});
   build.parameter(build.module("head", "Linear"), "weight", {3, 8});
   ModelShape model = build.model();
   model.parameters[0].by_token = true;
+  return model;
+}
+
+// By hand: a table of 10 x 8 and a matrix of 3 x 8, two ranks, 6 tokens each, fp32.
+TEST(SparseEmbedding, RowsTravelInPlaceOfTheTable) {
+  ModelShape model = table_and_matrix();
   FormulaInput input;
   input.model = &model;
   input.units = UnitPolicy::parse("whole");
@@ -56,11 +62,7 @@ TEST(SparseEmbedding, RowsTravelInPlaceOfTheTable) {
 
 // The same model, each tensor a unit: the table's backward reads none of its values.
 TEST(SparseEmbedding, ATableAloneIsNotGatheredForBackward) {
-  ShapeBuilder build("two");
-  build.parameter(build.module("embed", "Embedding"), "weight", {10, 8});
-  build.parameter(build.module("head", "Linear"), "weight", {3, 8});
-  ModelShape model = build.model();
-  model.parameters[0].by_token = true;
+  ModelShape model = table_and_matrix();
   FormulaInput input;
   input.model = &model;
   input.units = UnitPolicy::parse("tensor");
